@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kvattn.h - attention on paged keys and values.
+ *
+ * What the library, the tools and the tests see of kernels/: the paged view,
+ * the table of operations, and the choice of a variant. CPU and CUDA implement
+ * the same table.
+ */
+#ifndef KVATTN_H
+#define KVATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * DOC: slabs
+ *
+ * A page holds P token slots of every layer of its group. Inside it each layer
+ * has a K part and a V part, each ``[kv_head][slab]``. A slab is the P rows of
+ * one head; its element order depends on type and device only:
+ *
+ * ============  =================================  ==========================
+ * order         K slab                             V slab
+ * ============  =================================  ==========================
+ * KVA_ROW       ``[P][D]``                         ``[P][D]``
+ * KVA_CPU       f32, f16: ``[D][P]``               ``[P][D]``
+ * ..            bf16: ``[D/2][P][2]``              ``[ceil(P/2)][D][2]``
+ * ============  =================================  ==========================
+ *
+ * Slots past a sequence's length hold anything, NaN included: kernels never
+ * let them take part in arithmetic.
+ */
+
+/* Element types. The numbers are part of a layout's fingerprint. */
+enum kva_type {
+	KVA_F32 = 0,
+	KVA_F16 = 1,
+	KVA_BF16 = 2,
+	KVA_NR_TYPES
+};
+
+enum kva_order {
+	KVA_ROW = 0,
+	KVA_CPU = 1,
+};
+
+enum kva_rope {
+	KVA_ROPE_NONE = 0,
+	KVA_ROPE_PAIR = 1,	/* dims 2i and 2i + 1 rotate together */
+	KVA_ROPE_HALF = 2,	/* dims i and i + rot/2 rotate together */
+};
+
+/**
+ * struct kva_view - one layer of a batch of sequences, as pages
+ * @base: address of page 0
+ * @page_stride: bytes from one page to the next
+ * @nseq: sequences in the batch
+ * @indptr: [@nseq + 1]; sequence s owns @indices[@indptr[s] .. @indptr[s + 1])
+ * @indices: page numbers
+ * @last_page_len: [@nseq]; slots in use of the last page, 1 to @page_tokens;
+ *                 ignored for a sequence without pages
+ * @page_tokens: P, token slots in a page
+ * @kv_heads: KV heads
+ * @k_dim: elements in a K row
+ * @v_dim: elements in a V row
+ * @k_type: enum kva_type of K
+ * @v_type: enum kva_type of V
+ * @order: enum kva_order
+ * @k_off: bytes from the start of a page to this layer's K part
+ * @v_off: bytes from the start of a page to this layer's V part
+ * @k_head_stride: bytes from one head's K slab to the next
+ * @v_head_stride: bytes from one head's V slab to the next
+ *
+ * Lengths count the tokens that the current step appends. Everything is owned
+ * by the caller and only read, the pages excepted.
+ */
+struct kva_view {
+	void *base;
+	uint64_t page_stride;
+	uint32_t nseq;
+	const uint32_t *indptr;
+	const uint32_t *indices;
+	const uint32_t *last_page_len;
+	uint32_t page_tokens;
+	uint32_t kv_heads;
+	uint32_t k_dim;
+	uint32_t v_dim;
+	uint8_t k_type;
+	uint8_t v_type;
+	uint8_t order;
+	uint64_t k_off;
+	uint64_t v_off;
+	uint64_t k_head_stride;
+	uint64_t v_head_stride;
+};
+
+/**
+ * struct kva_append - rotate, convert and store the new rows of a step
+ * @kv: where to
+ * @row_ptr: [nseq + 1]; rows @row_ptr[s] .. @row_ptr[s + 1]) are the last
+ *           tokens of sequence s, in order
+ * @q: [rows][q_heads][k_dim] f32, rotated in place; or NULL
+ * @k: [rows][kv_heads][k_dim] f32, before rotation
+ * @v: [rows][kv_heads][v_dim] f32
+ * @q_stride: elements from one row of @q to the next
+ * @k_stride: elements from one row of @k to the next
+ * @v_stride: elements from one row of @v to the next
+ * @q_heads: query heads
+ * @rope: enum kva_rope
+ * @rot_dim: leading elements of a head that rotate; even, at most k_dim
+ * @pos: [rows] position of each row in @rope_table
+ * @rope_table: [positions][@rot_dim / 2][2]: cosine, sine
+ *
+ * RoFormer, arXiv:2104.09864, equation 34; @rope_table comes from
+ * kva_rope_table().
+ */
+struct kva_append {
+	const struct kva_view *kv;
+	const uint32_t *row_ptr;
+	float *q;
+	const float *k;
+	const float *v;
+	size_t q_stride;
+	size_t k_stride;
+	size_t v_stride;
+	uint32_t q_heads;
+	uint32_t rope;
+	uint32_t rot_dim;
+	const uint32_t *pos;
+	const float *rope_table;
+};
+
+/**
+ * struct kva_attn - attention of the new rows over the pages
+ * @kv: keys and values, the new rows included
+ * @row_ptr: [nseq + 1], as in struct kva_append; row r of sequence s sees the
+ *           tokens up to and with its own
+ * @q: [rows][q_heads][k_dim] f32, rotated
+ * @o: [rows][q_heads][v_dim] f32, the result
+ * @lse: [rows][q_heads] natural logarithm of the sum of exponentials; or NULL
+ * @q_stride: elements from one row of @q to the next
+ * @o_stride: elements from one row of @o to the next
+ * @q_heads: query heads, a multiple of kv_heads
+ * @scale: factor of the scores, usually 1 / sqrt(k_dim)
+ * @split: decode: KV tokens in one piece, a multiple of 16; 0 for
+ *         KVA_SPLIT_DEFAULT. Results depend on it, and on nothing else of how
+ *         the work is divided
+ * @ws: scratch of kva_workspace() bytes, 64-byte aligned
+ *
+ * A row that sees nothing gives 0 and an @lse of minus infinity.
+ */
+struct kva_attn {
+	const struct kva_view *kv;
+	const uint32_t *row_ptr;
+	const float *q;
+	float *o;
+	float *lse;
+	size_t q_stride;
+	size_t o_stride;
+	uint32_t q_heads;
+	float scale;
+	uint32_t split;
+	void *ws;
+};
+
+#define KVA_SPLIT_DEFAULT 512
+
+/**
+ * struct kva_merge - join partial results of disjoint sets of keys
+ * @n: partial results of each row
+ * @rows: rows
+ * @dim: elements in a row
+ * @o: [@n][@rows][@dim]
+ * @lse: [@n][@rows]
+ * @out: [@rows][@dim]
+ * @out_lse: [@rows], or NULL
+ *
+ * Joined in ascending order. An empty part (lse minus infinity) changes
+ * nothing; all empty gives 0 and minus infinity. arXiv:2501.01005, section
+ * 2.2.
+ */
+struct kva_merge {
+	uint32_t n;
+	uint32_t rows;
+	uint32_t dim;
+	const float *o;
+	const float *lse;
+	float *out;
+	float *out_lse;
+};
+
+struct kva_threads;
+
+/**
+ * struct kva_ops - one variant of the kernels
+ * @name: "ref", "scalar", "avx2", "avx512"
+ * @append: rows into pages
+ * @prefill: any number of rows a sequence, causal, over what was there before
+ * @decode: exactly one row a sequence, or none; split over the KV tokens
+ * @merge: partial results into one
+ *
+ * All return 0, or -EINVAL for arguments that no kernel can serve. A NULL
+ * threads runs in the calling thread. For one variant, types, page size and
+ * split, each row's result is the same bits whatever else is in the batch and
+ * however many threads there are.
+ */
+struct kva_ops {
+	const char *name;
+	int (*append)(const struct kva_append *a, struct kva_threads *t);
+	int (*prefill)(const struct kva_attn *a, struct kva_threads *t);
+	int (*decode)(const struct kva_attn *a, struct kva_threads *t);
+	int (*merge)(const struct kva_merge *m);
+};
+
+/**
+ * kva_config() - the best variant that this CPU runs
+ *
+ * KVATTN_ISA in the environment (scalar, avx2, avx512, ref) forces one.
+ * Return: the table; NULL if KVATTN_ISA names one that is unknown or that the
+ * CPU cannot run.
+ */
+const struct kva_ops *kva_config(void);
+
+/**
+ * kva_variant() - the i-th variant, best first
+ * @i: from 0
+ * @runnable: set to 1 if this CPU can run it; may be NULL
+ *
+ * Return: the table, or NULL past the last.
+ */
+const struct kva_ops *kva_variant(unsigned int i, int *runnable);
+
+/* Bytes of struct kva_attn.ws that decode and prefill want for this call. */
+size_t kva_workspace(const struct kva_attn *a, const struct kva_threads *t);
+
+/* Bytes of an element of a type; 0 for an unknown type. */
+size_t kva_type_size(unsigned int type);
+const char *kva_type_name(unsigned int type);
+/* The type of a name ("f32", "f16", "bf16"), or -EINVAL. */
+int kva_type_parse(const char *name);
+
+/* Bytes of one head's K or V slab. */
+size_t kva_slab_size(unsigned int type, unsigned int order, int is_v,
+		     uint32_t page_tokens, uint32_t dim);
+
+/**
+ * kva_rows_read() - rows of a slab, in canonical order and in its own type
+ * @v: the view; its sequence arrays are not looked at
+ * @page: address of the page
+ * @is_v: 0 for K, 1 for V
+ * @head: KV head
+ * @slot: first token slot
+ * @n: number of rows
+ * @out: [@n][dim] elements of the slab's type
+ */
+void kva_rows_read(const struct kva_view *v, const void *page, int is_v,
+		   uint32_t head, uint32_t slot, uint32_t n, void *out);
+/* The inverse of kva_rows_read(). */
+void kva_rows_write(const struct kva_view *v, void *page, int is_v,
+		    uint32_t head, uint32_t slot, uint32_t n, const void *in);
+/**
+ * kva_rows_copy() - slots [0, @n) of one layer from one page to another
+ *
+ * All heads, K and V. Slots past them are left as they are.
+ */
+void kva_rows_copy(const struct kva_view *v, void *dst, const void *src,
+		   uint32_t n);
+
+/* Round to nearest even; NaN stays NaN. */
+float kva_f16_to_f32(uint16_t h);
+uint16_t kva_f32_to_f16(float f);
+float kva_bf16_to_f32(uint16_t h);
+uint16_t kva_f32_to_bf16(float f);
+
+/**
+ * kva_rope_table() - cosines and sines for struct kva_append
+ * @table: [@npos][@rot_dim / 2][2], for positions @first to @first + @npos - 1
+ * @rot_dim: even
+ * @base: the model's RoPE base, such as 10000
+ * @scale: linear scaling: positions are multiplied with it; 1 for none
+ * @factors: [@rot_dim / 2] divisors of the frequencies (Llama 3's
+ *           rope_freqs), or NULL
+ *
+ * Computed in double, rounded once.
+ */
+void kva_rope_table(float *table, uint32_t first, uint32_t npos,
+		    uint32_t rot_dim, double base, double scale,
+		    const float *factors);
+
+/**
+ * kva_threads_create() - a pool of threads, each pinned to one CPU
+ * @n: threads, the calling one included; 0 for one a CPU that it may run on
+ * @out: the pool
+ *
+ * The caller of kva_threads_run() works as thread 0 and is not pinned.
+ * Return: 0 or -errno.
+ */
+int kva_threads_create(unsigned int n, struct kva_threads **out);
+void kva_threads_destroy(struct kva_threads *t);
+unsigned int kva_threads_count(const struct kva_threads *t);
+
+/**
+ * kva_threads_run() - call @fn for each item, on all threads
+ * @t: the pool; NULL runs all items in the calling thread
+ * @nitems: items, taken in ascending order by whoever is free
+ * @fn: gets @arg, the item, and the number of its thread
+ *
+ * Returns when all are done. One run at a time for each pool.
+ */
+void kva_threads_run(struct kva_threads *t, size_t nitems,
+		     void (*fn)(void *arg, size_t item, unsigned int thread),
+		     void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVATTN_H */

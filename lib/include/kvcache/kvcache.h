@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kvcache.h - libkvcache: sequences of tokens over pages of keys and values.
+ *
+ * Open a backend, describe a model's cache, keep one struct kvc_seq for each
+ * conversation, and run each step as plan, (append, attend) a layer, commit.
+ */
+#ifndef KVCACHE_KVCACHE_H
+#define KVCACHE_KVCACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <kvcache/uapi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * DOC: conventions
+ *
+ * Functions return 0 or a positive count, or a negative errno. Nothing is
+ * printed; kvc_errmsg() has a sentence on what was refused, why, and what
+ * would help. A call that fails has changed nothing. Structs that begin with
+ * @sz are set to ``{ .sz = sizeof(x), ... }`` by the caller: members it does
+ * not know are zero, and zero is always the default.
+ *
+ * Objects of one context are used by one thread at a time; different contexts
+ * are independent. There is no global state.
+ */
+
+struct kvc;		/* a context: one client of one backend */
+struct kvc_cache;	/* one model's cache in one pool */
+struct kvc_seq;		/* one conversation */
+struct kvc_batch;	/* one step of several conversations */
+
+/* ---- context ---------------------------------------------------------- */
+
+#define KVC_OPEN_LOCAL	(1U << 0)	/* fall back to the in-process backend */
+
+/**
+ * struct kvc_open_opts - how to open
+ * @sz: sizeof(struct kvc_open_opts)
+ * @flags: KVC_OPEN_*
+ * @tenant: name of the tenant to attach to; NULL for the default one
+ * @local_bytes: in-process: bytes in the pool; 0 for 1 GiB
+ * @local_page_size: in-process: bytes in a page, a power of two; 0 for 2 MiB.
+ *                   In this process sizes below KVCACHE_PAGE_SIZE_MIN, down
+ *                   to 64 bytes, are allowed, for tests
+ * @local_max: in-process: limit of the tenant in pages; 0 for none
+ */
+struct kvc_open_opts {
+	size_t sz;
+	uint32_t flags;
+	const char *tenant;
+	uint64_t local_bytes;
+	uint64_t local_page_size;
+	uint64_t local_max;
+};
+
+/**
+ * kvc_open() - open a backend and attach to it
+ * @where: "local" for the in-process backend, or NULL: $KVCACHE if that is
+ *         set, else the first of /dev/kvcache, the broker's socket, and with
+ *         KVC_OPEN_LOCAL this process
+ * @opts: options, or NULL
+ * @out: the context, to be closed by the caller
+ *
+ * Return: 0; -ENODEV nothing to open; -ENOENT no such tenant; -ENOMEM;
+ * -EINVAL; -EOPNOTSUPP a kind of backend that this build does not have.
+ */
+int kvc_open(const char *where, const struct kvc_open_opts *opts,
+	     struct kvc **out);
+
+/* Close: every page that is not published is lost, all references dropped. */
+void kvc_close(struct kvc *ctx);
+
+/* Why the last call on this context failed; "" if none did. */
+const char *kvc_errmsg(const struct kvc *ctx);
+
+/* "local", "device" or "broker". */
+const char *kvc_backend(const struct kvc *ctx);
+
+/**
+ * kvc_call() - one command of the ABI
+ * @ctx: the context
+ * @nr: KVCACHE_NR_*
+ * @arg: its struct; @size is filled in by this call
+ *
+ * Restarted on EINTR unless the command is a KVCACHE_ALLOC that may wait.
+ * Return: 0 or -errno, as the ABI header says.
+ */
+int kvc_call(struct kvc *ctx, unsigned int nr, void *arg);
+
+/**
+ * kvc_events() - read events
+ * @ctx: the context
+ * @ev: room for @n records
+ * @n: at least 1
+ *
+ * Return: number of records, 0 if there are none.
+ */
+int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n);
+
+/* ---- layout ----------------------------------------------------------- */
+
+/* Element types of K and V: the numbers of enum kva_type. */
+#define KVC_F32		0
+#define KVC_F16		1
+#define KVC_BF16	2
+
+#define KVC_MAX_GROUPS	8
+#define KVC_MAX_LAYERS	1024
+
+/**
+ * struct kvc_group - layers that share shape and window, and their pages
+ * @kv_heads: KV heads
+ * @k_dim: elements in a K row
+ * @v_dim: elements in a V row
+ * @k_type: KVC_F32, _F16 or _BF16
+ * @v_type: likewise
+ * @window: tokens that a row sees, its own included; 0 for all (others are
+ *          -EOPNOTSUPP so far)
+ * @sinks: first tokens that stay visible; 0
+ */
+struct kvc_group {
+	uint32_t kv_heads;
+	uint32_t k_dim;
+	uint32_t v_dim;
+	uint32_t k_type;
+	uint32_t v_type;
+	uint32_t window;
+	uint32_t sinks;
+};
+
+/**
+ * struct kvc_model - what a cache is for
+ * @sz: sizeof(struct kvc_model)
+ * @nlayers: layers, 1 to KVC_MAX_LAYERS
+ * @ngroups: groups, 1 to KVC_MAX_GROUPS
+ * @groups: the groups
+ * @layer_group: [@nlayers] group of each layer; NULL: all in group 0
+ * @q_heads: query heads, a multiple of each group's kv_heads
+ * @page_tokens: slots in a page of every group; 0: the largest multiple of 8
+ *               that fits, or, if fewer than 16 fit, as many as fit
+ * @row_major: KVA_ROW slabs instead of the CPU's order
+ * @id: identifies the weights, such as a digest of the model file
+ * @epoch: changes when the weights do under the same @id
+ */
+struct kvc_model {
+	size_t sz;
+	uint32_t nlayers;
+	uint32_t ngroups;
+	const struct kvc_group *groups;
+	const uint8_t *layer_group;
+	uint32_t q_heads;
+	uint32_t page_tokens;
+	uint32_t row_major;
+	uint8_t id[32];
+	uint64_t epoch;
+};
+
+/**
+ * struct kvc_footprint - what conversations of one length cost
+ * @page_tokens: slots in a page of group 0
+ * @block_tokens: tokens in a block of group 0
+ * @bytes_per_token: sum over layers of kv_heads x (k_dim x bytes of K +
+ *                   v_dim x bytes of V); 2 x layers x kv_heads x head_dim x
+ *                   bytes for equal K and V
+ * @used_bytes: @bytes_per_token x tokens x sequences
+ * @pages: pages held
+ * @held_bytes: bytes in those pages
+ * @layout_bytes: of @held_bytes, what no token slot covers
+ * @unused_bytes: of @held_bytes, slots that hold no token yet
+ *
+ * @held_bytes = @used_bytes + @layout_bytes + @unused_bytes.
+ */
+struct kvc_footprint {
+	uint32_t page_tokens;
+	uint32_t block_tokens;
+	uint64_t bytes_per_token;
+	uint64_t used_bytes;
+	uint64_t pages;
+	uint64_t held_bytes;
+	uint64_t layout_bytes;
+	uint64_t unused_bytes;
+};
+
+/**
+ * kvc_footprint() - what @nseq sequences of @ntokens cost, nothing shared
+ * @m: the model
+ * @page_size: bytes in a page
+ * @ntokens: tokens in each sequence
+ * @nseq: sequences
+ * @out: the answer
+ *
+ * Needs no context. Return: 0; -EINVAL a bad model; -E2BIG not one token fits
+ * in a page; -EOVERFLOW.
+ */
+int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
+		  uint64_t ntokens, uint64_t nseq, struct kvc_footprint *out);
+
+/* ---- cache ------------------------------------------------------------ */
+
+/**
+ * struct kvc_cache_opts - how to keep a model's cache
+ * @sz: sizeof(struct kvc_cache_opts)
+ * @pool: pool of the context's backend
+ * @threads: threads for the kernels, 0 for one a CPU
+ * @no_reuse: publish nothing and find nothing
+ * @no_dedup: publish pages although equal ones exist
+ * @domain: tenant to publish into; 0 for the own one
+ * @split: struct kva_attn.split, 0 for the default
+ * @isa: kernel variant, NULL for the best
+ * @salt: seeds every key; zeros for none
+ */
+struct kvc_cache_opts {
+	size_t sz;
+	uint32_t pool;
+	uint32_t threads;
+	uint32_t no_reuse;
+	uint32_t no_dedup;
+	uint32_t domain;
+	uint32_t split;
+	const char *isa;
+	uint8_t salt[32];
+};
+
+/**
+ * kvc_cache_create() - a model's cache in one pool
+ *
+ * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -ENOENT no such pool;
+ * -EOPNOTSUPP a window, or an @isa that this CPU does not run; -ENOMEM.
+ */
+int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
+		     const struct kvc_cache_opts *opts, struct kvc_cache **out);
+
+/* Its sequences and batches must be gone. */
+void kvc_cache_destroy(struct kvc_cache *c);
+
+struct kva_threads;
+/* The cache's thread pool, for the caller's own work between kernels. */
+struct kva_threads *kvc_cache_threads(struct kvc_cache *c);
+const char *kvc_cache_isa(const struct kvc_cache *c);
+uint32_t kvc_cache_page_tokens(const struct kvc_cache *c, uint32_t group);
+uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group);
+
+/**
+ * struct kvc_stats - counters of a cache since it was made
+ * @queried_tokens: tokens asked for by kvc_seq_prefix()
+ * @reused_tokens: tokens found
+ * @copied_tokens: of these, tokens copied out of another page
+ * @appended_tokens: positions appended and committed
+ * @pages_allocated: pages got from the backend
+ * @pages_found: pages got by a lookup
+ * @pages_published: pages published
+ * @pages_deduplicated: pages given up for an equal one
+ */
+struct kvc_stats {
+	uint64_t queried_tokens;
+	uint64_t reused_tokens;
+	uint64_t copied_tokens;
+	uint64_t appended_tokens;
+	uint64_t pages_allocated;
+	uint64_t pages_found;
+	uint64_t pages_published;
+	uint64_t pages_deduplicated;
+};
+
+void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out);
+
+/**
+ * struct kvc_room - what a request would need, and what there is
+ * @reused_tokens: tokens that a prefix match would give
+ * @new_pages: pages that would be allocated
+ * @idle_pages: cached pages that the match would take out of reclaim
+ * @available_pages: pages that could be had now, cached ones included
+ * @limit_pages: pages that this tenant could ever have here
+ * @held_pages: pages charged to the tenant now
+ * @fits: 1 if an allocation would succeed now
+ * @possible: 1 if it could succeed on an idle system
+ */
+struct kvc_room {
+	uint64_t reused_tokens;
+	uint64_t new_pages;
+	uint64_t idle_pages;
+	uint64_t available_pages;
+	uint64_t limit_pages;
+	uint64_t held_pages;
+	uint32_t fits;
+	uint32_t possible;
+};
+
+/**
+ * kvc_predict() - will it fit
+ * @c: the cache
+ * @seq: the sequence to grow, or NULL for a new one
+ * @tokens: with @seq NULL: the prompt, for the prefix match; may be NULL
+ * @ntokens: tokens in @tokens, or to be added to @seq
+ * @extra: further tokens to be added later
+ * @out: the answer
+ *
+ * Exact: if nobody else allocates meanwhile, as many pages are taken as it
+ * says. Return: 0 or -errno.
+ */
+int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
+		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
+		struct kvc_room *out);
+
+/* ---- sequences -------------------------------------------------------- */
+
+/**
+ * struct kvc_seq_opts - one conversation
+ * @sz: sizeof(struct kvc_seq_opts)
+ * @priority: of its published pages, plus 1; 0 for KVCACHE_PRIO_DEFAULT
+ * @no_reuse: publish nothing and find nothing
+ * @ttl_ns: time after which the priority falls back; 0 for never
+ * @extra: bytes that set this conversation's content apart beside its tokens
+ *         (an adapter's name and version, a digest of an image), or NULL
+ * @extra_len: their number
+ */
+struct kvc_seq_opts {
+	size_t sz;
+	uint32_t priority;
+	uint32_t no_reuse;
+	uint64_t ttl_ns;
+	const void *extra;
+	size_t extra_len;
+};
+
+int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
+		   struct kvc_seq **out);
+
+#define KVC_SEQ_DISCARD	(1U << 0)	/* publish nothing more */
+
+/**
+ * kvc_seq_free() - end a conversation
+ * @s: the sequence, or NULL
+ * @flags: KVC_SEQ_DISCARD or 0
+ *
+ * Publishes the partly filled last page, then drops all pages, root first.
+ */
+void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
+
+/**
+ * kvc_seq_prefix() - begin with what is cached
+ * @s: an empty sequence
+ * @tokens: the prompt
+ * @n: its length
+ *
+ * Takes the longest cached prefix of at most @n - 1 tokens. Whole pages are
+ * shared; of a page that matches in part, the matching rows are copied.
+ * Return: tokens reused, which is the sequence's length now (0 without room
+ * for a copy, if nothing else matched); -EINVAL if the sequence is not empty.
+ */
+int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
+
+/**
+ * kvc_seq_reserve() - make room for @n more tokens, all or nothing
+ * @deadline_ns: as in struct kvcache_alloc
+ *
+ * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC.
+ */
+int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
+
+/**
+ * kvc_seq_fork() - a second continuation of the same tokens
+ * @s: the parent, unchanged
+ * @out: the child, as long as @s
+ *
+ * Full pages are shared: private ones are published first where they can be,
+ * or belong to both. A partly filled tail is copied by whoever writes to it
+ * first while both hold it.
+ */
+int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
+
+/**
+ * kvc_seq_truncate() - forget all but the first @len tokens
+ *
+ * Pages past them go back. Return: 0; -EINVAL @len is above the length;
+ * -EBUSY the sequence is in a planned batch.
+ */
+int kvc_seq_truncate(struct kvc_seq *s, uint32_t len);
+
+uint32_t kvc_seq_len(const struct kvc_seq *s);
+/* Pages held, all groups, reserved ones included. */
+uint32_t kvc_seq_pages(const struct kvc_seq *s);
+/* The handles of a group's pages, in order; returns their number. */
+uint32_t kvc_seq_handles(const struct kvc_seq *s, uint32_t group,
+			 uint64_t *out, uint32_t n);
+/* The tokens, kvc_seq_len() of them, valid until the sequence changes. */
+const uint32_t *kvc_seq_tokens(const struct kvc_seq *s);
+
+/**
+ * kvc_seq_read() - stored rows in canonical order
+ * @s: the sequence
+ * @layer: the layer
+ * @is_v: 0 for K (rotated, as stored), 1 for V
+ * @head: the KV head
+ * @first: first token
+ * @n: tokens
+ * @out: [@n][dim] elements in the stored type
+ */
+int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
+		 uint32_t head, uint32_t first, uint32_t n, void *out);
+
+/* ---- steps ------------------------------------------------------------ */
+
+/**
+ * struct kvc_item - what one sequence gets in a step
+ * @seq: the sequence, once in a batch
+ * @tokens: the ids of its new tokens
+ * @n: their number, at least 1
+ */
+struct kvc_item {
+	struct kvc_seq *seq;
+	const uint32_t *tokens;
+	uint32_t n;
+};
+
+int kvc_batch_create(struct kvc_cache *c, struct kvc_batch **out);
+void kvc_batch_destroy(struct kvc_batch *b);
+
+/**
+ * kvc_batch_plan() - begin a step
+ * @b: a batch that is not planned
+ * @items: the sequences and their new tokens; rows are numbered in this order
+ * @n: number of items
+ *
+ * Reserves what is missing for all of them, or nothing. Return: 0; -EDQUOT,
+ * -ENOSPC, -E2BIG; -EINVAL; -EBUSY planned already.
+ */
+int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,
+		   uint32_t n);
+
+/* Position of each row in its sequence, [rows]; valid until the batch ends. */
+const uint32_t *kvc_batch_positions(const struct kvc_batch *b);
+
+/**
+ * struct kvc_rope - rotary embedding to apply on append
+ * @kind: enum kva_rope
+ * @rot_dim: elements of a head that rotate
+ * @table: kva_rope_table() from position 0, for every position of the batch
+ */
+struct kvc_rope {
+	uint32_t kind;
+	uint32_t rot_dim;
+	const float *table;
+};
+
+/**
+ * kvc_append() - rotate Q and K, store K and V of one layer
+ * @b: a planned batch
+ * @layer: the layer
+ * @rope: the rotation, or NULL
+ * @q: [rows] rows of q_heads x k_dim, @q_stride apart, rotated in place
+ * @k: [rows] rows of kv_heads x k_dim, @k_stride apart
+ * @v: [rows] rows of kv_heads x v_dim, @v_stride apart
+ */
+int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
+	       float *q, size_t q_stride, const float *k, size_t k_stride,
+	       const float *v, size_t v_stride);
+
+/**
+ * kvc_attend() - causal attention of one layer's new rows
+ * @b: a planned batch, the layer appended
+ * @layer: the layer
+ * @scale: factor of the scores
+ * @q: as rotated by kvc_append()
+ * @o: [rows] rows of q_heads x v_dim, @o_stride apart
+ */
+int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
+	       const float *q, size_t q_stride, float *o, size_t o_stride);
+
+/**
+ * kvc_batch_commit() - end a step: the new tokens count
+ *
+ * Pages that became full are published. That a page could not be published
+ * for want of room is no failure: it stays private. Return: 0 or -errno.
+ */
+int kvc_batch_commit(struct kvc_batch *b);
+
+/* End a step as if it had not been. What was reserved stays reserved. */
+void kvc_batch_abort(struct kvc_batch *b);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVCACHE_KVCACHE_H */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sys.h - what a backend is: the commands of the ABI, and addresses of pages.
+ *
+ * One implementation a file: sys_local.c (this process), later the device and
+ * the broker. ctx.c holds the only caller of ->call().
+ */
+#ifndef KVC_SYS_H
+#define KVC_SYS_H
+
+#include <kvcache/kvcache.h>
+
+struct kvc_sys;
+
+/**
+ * struct kvc_sys_ops - one kind of backend
+ * @name: "local", "device" or "broker"
+ * @call: one command; struct in, struct out, 0 or -errno
+ * @events: up to n event records, or 0
+ * @window: base address of a pool, page i at i x page size. Every page that
+ *          the client holds can be read in the window of @writable 0, and its
+ *          PRIVATE pages written in the one of @writable 1; a backend may
+ *          have one window for both
+ * @close: everything the client holds is dropped
+ */
+struct kvc_sys_ops {
+	const char *name;
+	int (*call)(struct kvc_sys *s, unsigned int nr, void *arg);
+	int (*events)(struct kvc_sys *s, struct kvcache_event *ev,
+		      unsigned int n);
+	void *(*window)(struct kvc_sys *s, uint32_t pool, int writable);
+	void (*close)(struct kvc_sys *s);
+};
+
+/* The first member of each backend's own struct. */
+struct kvc_sys {
+	const struct kvc_sys_ops *ops;
+};
+
+/* In-process. Attaches nothing. -EINVAL, -ENOMEM. */
+int kvc_sys_local_open(const struct kvc_open_opts *opts, struct kvc_sys **out);
+
+#endif /* KVC_SYS_H */

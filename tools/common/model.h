@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model.h - the forward pass of a llama-type model on libkvcache's pages.
+ *
+ * Embedding, RMS norm, projections, attention through kvc_append() and
+ * kvc_attend(), SwiGLU, logits. All keys and values go through the library;
+ * this file keeps none.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <kvcache/kvcache.h>
+
+struct gguf;
+struct model;
+struct kva_threads;
+
+enum model_weights {
+	MODEL_WEIGHTS_AUTO,	/* the fastest on this CPU within the stated error */
+	MODEL_WEIGHTS_F32,	/* exact: the file's values as floats */
+	MODEL_WEIGHTS_BF16,
+};
+
+/**
+ * struct model_info - the shape of a model
+ * @arch: "llama"
+ * @name: general.name of the file, or ""
+ * @nlayers: layers
+ * @dim: elements of a hidden state
+ * @ff_dim: elements inside the feed-forward part
+ * @q_heads: query heads
+ * @kv_heads: KV heads
+ * @head_dim: elements of a head's row
+ * @vocab: tokens
+ * @context: longest sequence that it was made for
+ * @rope_base: base of the rotary embedding
+ * @rope_scale: factor of positions (1: no linear scaling)
+ * @tied: the output matrix is the embedding
+ * @params: number of parameters
+ * @weight_bytes: bytes that one decode step reads of the weights as loaded
+ * @file_bytes: size of the file
+ */
+struct model_info {
+	char arch[32];
+	char name[128];
+	uint32_t nlayers;
+	uint32_t dim;
+	uint32_t ff_dim;
+	uint32_t q_heads;
+	uint32_t kv_heads;
+	uint32_t head_dim;
+	uint32_t vocab;
+	uint32_t context;
+	double rope_base;
+	double rope_scale;
+	bool tied;
+	uint64_t params;
+	uint64_t weight_bytes;
+	uint64_t file_bytes;
+};
+
+/**
+ * struct model_opts - how to load
+ * @weights: enum model_weights
+ * @progress: called with the share done, 0 to 1; or NULL
+ * @arg: for @progress
+ */
+struct model_opts {
+	enum model_weights weights;
+	void (*progress)(void *arg, double done);
+	void *arg;
+};
+
+/* The shape alone, without loading weights. Errors as model_load(). */
+int model_probe(const struct gguf *g, struct model_info *info, char *err,
+		size_t errlen);
+
+/**
+ * model_load() - weights of a file into memory
+ * @g: the file; must stay open while the model lives
+ * @opts: options, or NULL
+ * @threads: for loading and for every later forward pass; NULL for none
+ * @out: for model_free()
+ * @err: set on failure to one line that names the thing and the remedy
+ * @errlen: its size
+ *
+ * Return: 0; -EOPNOTSUPP an architecture without a decode loop, or one that
+ * is not known; -EINVAL keys or tensors missing or of wrong shape; -ENOMEM.
+ */
+int model_load(const struct gguf *g, const struct model_opts *opts,
+	       struct kva_threads *threads, struct model **out, char *err,
+	       size_t errlen);
+void model_free(struct model *m);
+
+const struct model_info *model_info(const struct model *m);
+/* Name of the library and weights in use, as "onednn bf16". */
+const char *model_products(const struct model *m);
+
+/**
+ * model_cache() - the model's description for kvc_cache_create()
+ * @info: of model_probe() or model_info()
+ * @k_type: KVC_F32, _F16, _BF16
+ * @v_type: likewise
+ * @id: [32] identifies the weights, or NULL for zeros
+ * @group: storage for the one group that the result points to
+ * @out: the description
+ */
+void model_cache(const struct model_info *info, uint32_t k_type,
+		 uint32_t v_type, const uint8_t *id, struct kvc_group *group,
+		 struct kvc_model *out);
+
+/**
+ * model_forward() - one step of a batch
+ * @m: the model
+ * @b: a planned batch of this model's cache; the caller commits it
+ * @tokens: [rows] ids of the batch's rows, in the batch's order
+ * @rows: number of rows
+ * @want: [nwant] rows whose logits are wanted, ascending
+ * @nwant: their number; may be 0
+ * @logits: [nwant][vocab]
+ *
+ * Return: 0 or -errno; on failure the caller aborts the batch.
+ */
+int model_forward(struct model *m, struct kvc_batch *b, const uint32_t *tokens,
+		  uint32_t rows, const uint32_t *want, uint32_t nwant,
+		  float *logits);
+
+/**
+ * model_recompute() - one pass over a whole text that keeps nothing
+ * @m: the model
+ * @tokens: [n] the text
+ * @n: its length
+ * @want: [nwant] positions whose logits are wanted, ascending
+ * @nwant: their number
+ * @logits: [nwant][vocab]; or NULL with @each
+ * @each: called for each wanted position with its logits, or NULL
+ * @arg: for @each
+ *
+ * Keys and values are f32 in scratch memory of this call: no page is held.
+ * Return: 0 or -errno.
+ */
+int model_recompute(struct model *m, const uint32_t *tokens, uint32_t n,
+		    const uint32_t *want, uint32_t nwant, float *logits,
+		    void (*each)(void *arg, uint32_t pos, const float *logits),
+		    void *arg);
+
+/**
+ * struct model_counters - work done since loading
+ * @forwarded: token positions that went through the layers
+ * @appended: positions whose K and V were appended to pages, each layer once
+ * @logit_rows: rows of logits computed
+ */
+struct model_counters {
+	uint64_t forwarded;
+	uint64_t appended;
+	uint64_t logit_rows;
+};
+
+void model_counters(const struct model *m, struct model_counters *out);
+
+#endif /* MODEL_H */

@@ -5,11 +5,16 @@
 #   make            library, tools and tests
 #   make run        four conversations of a real model, all set-up included
 #   make check      every test, all set-up included
-#   make install    DESTDIR, prefix
+#   make check-san  the tests again, under address and undefined sanitizers
+#   make check-tsan the tests of threads, under the thread sanitizer
+#   make fuzz       each fuzzer for FUZZ_TIME seconds (60)
+#   make setup      packages that are missing, for all of the above
+#   make install    DESTDIR, prefix; make uninstall takes it back
 #   make clean
 #
-# V=1 shows the commands; SAN=address,undefined builds with sanitizers, into a
-# folder of its own; WERROR=1 makes warnings errors.
+# V=1 shows the commands; O=DIR builds in another folder than build/;
+# SAN=address,undefined builds with sanitizers, into a folder of its own;
+# WERROR=1 makes warnings errors.
 
 VERSION := 0.1.0
 SOVERSION := 0
@@ -18,12 +23,19 @@ prefix ?= /usr/local
 libdir ?= $(prefix)/lib
 bindir ?= $(prefix)/bin
 includedir ?= $(prefix)/include
+mandir ?= $(prefix)/share/man
 
 CC ?= gcc
 AR ?= ar
 CLANG ?= clang
+INSTALL ?= install
 O ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
 comma := ,
+FUZZ_TIME ?= 60
+
+MAKEFLAGS += --no-print-directory
+# make run and make check use all CPUs although nobody said -j.
+jobs = $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # ---- flags ----------------------------------------------------------------
 
@@ -36,11 +48,16 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined \
 	-fno-omit-frame-pointer)
 INC := -Ilib/include -Ikmod/include/uapi -Ikernels/include
 CFLAGS_ALL = $(CSTD) $(OPT) -g -fPIC -pthread -ffp-contract=off \
-	-D_GNU_SOURCE -DKVC_VERSION='"$(VERSION)"' \
+	-D_GNU_SOURCE -DKVC_VERSION=\"$(VERSION)\" \
 	$(WARN) $(SANFLAGS) $(INC) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(SANFLAGS) $(LDFLAGS)
 LDLIBS_LIB := -lnettle -lm
 LDLIBS_TOOLS := -ldnnl -lpcre2-8 -ljansson $(LDLIBS_LIB)
+
+# What the compiler must find, and the package that has it.
+headers-lib := nettle/sha2.h:nettle-dev
+headers-tools := $(headers-lib) oneapi/dnnl/dnnl.h:libdnnl-dev \
+	pcre2.h:libpcre2-dev jansson.h:libjansson-dev
 
 # The ledger is kernel code: shims stand in for the kernel's headers.
 flags-kmod/% := -Ilib/shim
@@ -84,32 +101,47 @@ lib-so := $(O)/libkvcache.so.$(SOVERSION)
 common-a := $(O)/libtools.a
 tools := $(addprefix $(O)/,$(tool-names))
 tests := $(patsubst selftests/%.c,$(O)/selftests/%,$(test-src))
-fuzzers := $(patsubst selftests/fuzz/%.c,$(O)/fuzz/%,$(fuzz-src))
+fuzzers := $(patsubst selftests/fuzz/%.c,$(O)/fuzzers/%,$(fuzz-src))
 
 all: lib tools tests
 lib: $(lib-a) $(if $(SAN),,$(lib-so))
 tools: $(tools)
 tests: $(tests) tools
+fuzzers: $(fuzzers)
 
-$(O)/%.o: %.c
+# A file that changes when its text does, for what depends on the text.
+$(O)/.flags: text = $(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL)
+$(O)/.lib-src: text = $(lib-src)
+$(O)/.common-src: text = $(common-src)
+$(O)/.flags $(O)/.lib-src $(O)/.common-src: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(strip $(text))' | cmp -s - $@ || \
+		printf '%s\n' '$(strip $(text))' >$@
+
+$(O)/.have-%: tools/setup/headers.sh $(O)/.flags
+	@tools/setup/headers.sh '$(CC)' $(headers-$*) && touch $@
+
+$(O)/%.o: %.c $(O)/.flags Makefile | $(O)/.have-lib
 	$(call quiet,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(call src-flags,$<) -MMD -MP -c -o $@ $<
 
-$(lib-a): $(call objs,$(lib-src))
-	$(call quiet,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(O)/tools/%.o $(O)/selftests/%.o: | $(O)/.have-tools
 
-$(lib-so): $(call objs,$(lib-src)) lib/libkvcache.map
+$(lib-a): $(call objs,$(lib-src)) $(O)/.lib-src
+	$(call quiet,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+
+$(lib-so): $(call objs,$(lib-src)) $(O)/.lib-src lib/libkvcache.map
 	$(call quiet,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-z,defs \
 		-Wl,--version-script=lib/libkvcache.map $(LDFLAGS_ALL) \
 		-o $@ $(filter %.o,$^) $(LDLIBS_LIB)
 	$(Q)ln -sf $(@F) $(O)/libkvcache.so
 
-$(common-a): $(call objs,$(common-src))
+$(common-a): $(call objs,$(common-src)) $(O)/.common-src
 	$(call quiet,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
 define tool-rule
 $(O)/$1: $$(call objs,$$(call tool-src,$1)) $(common-a) $(lib-a)
@@ -123,10 +155,105 @@ $(O)/selftests/%: $(O)/selftests/%.o $(common-a) $(lib-a)
 	$(call quiet,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $< $(common-a) $(lib-a) $(LDLIBS_TOOLS)
 
--include $(shell [ -d $(O) ] && find $(O) -name '*.d')
+$(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(common-a) $(lib-a)
+	$(call quiet,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< \
+		$(common-a) $(lib-a) $(LDLIBS_TOOLS)
 
-.PHONY: all lib tools tests clean
-.SECONDARY:
+-include $(patsubst %.c,$(O)/%.d,$(lib-src) $(common-src) $(test-src) \
+	$(fuzz-src) $(foreach t,$(tool-names),$(call tool-src,$t)))
+
+# ---- set-up, tests --------------------------------------------------------
+
+# The kinds of test, cheapest first. Those of the library and the tools make
+# sense under sanitizers too.
+suites := style uapi unit kernels conformance tools
+san-suites := unit kernels conformance tools
+tests-in = $(filter $(addprefix $(O)/selftests/,$(addsuffix /%,$1)),$(tests)) \
+	$(foreach s,$1,$(wildcard selftests/$s/test_*.sh))
+
+setup:
+	$(Q)tools/setup/packages.sh check
+
+run:
+	$(Q)tools/setup/packages.sh run
+	$(Q)$(MAKE) $(jobs) tools
+	$(Q)model=$$(tools/setup/model.sh) && \
+		KVCACHE_MODEL=$$model tools/setup/demo.sh $(O)
+
+# A build of its own, so that it does not undo the one without -Werror.
+check:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) all
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' run-suites
+
+check-san:
+	$(Q)$(MAKE) SAN=address,undefined O=$(O)/san $(jobs) tests
+	$(Q)$(MAKE) SAN=address,undefined O=$(O)/san \
+		SUITES='$(san-suites)' run-suites
+
+check-tsan:
+	$(Q)$(MAKE) SAN=thread O=$(O)/tsan $(jobs) tests
+	$(Q)$(MAKE) SAN=thread O=$(O)/tsan SUITES=kernels run-suites
+
+run-suites: tests
+	$(Q)model=$$(tools/setup/model.sh) || model=; \
+	KVCACHE_MODEL=$$model KVCACHE_BUILD='$(abspath $(O))' \
+		selftests/run-tests.sh -o $(O)/log $(call tests-in,$(SUITES))
+
+fuzz:
+	$(Q)$(MAKE) SAN=fuzzer-no-link,address,undefined CC=$(CLANG) \
+		O=$(O)/fuzz $(jobs) fuzzers
+	$(Q)selftests/run-fuzz.sh -o $(O)/fuzz/log -t $(FUZZ_TIME) \
+		$(patsubst $(O)/%,$(O)/fuzz/%,$(fuzzers))
+
+# ---- installed ------------------------------------------------------------
+
+# Where each header goes below includedir: programs include the same names
+# from an installed copy as from this tree.
+public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
+	lib/include/kvcache/uapi.h:kvcache/uapi.h \
+	kernels/include/kvattn.h:kvattn.h \
+	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
+man-pages := $(wildcard Documentation/man/*.1)
+comma-split = $(word $2,$(subst :, ,$1))
+fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@libdir@,$(libdir),' \
+	-e 's,@includedir@,$(includedir),' -e 's,@version@,$(VERSION),'
+
+install: lib tools
+	$(Q)$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(bindir) \
+		$(DESTDIR)$(mandir)/man1
+	$(Q)$(INSTALL) -m 644 $(lib-a) $(DESTDIR)$(libdir)/libkvcache.a
+	$(Q)$(INSTALL) -m 755 $(lib-so) \
+		$(DESTDIR)$(libdir)/libkvcache.so.$(VERSION)
+	$(Q)ln -sf libkvcache.so.$(VERSION) $(DESTDIR)$(libdir)/$(notdir $(lib-so))
+	$(Q)ln -sf $(notdir $(lib-so)) $(DESTDIR)$(libdir)/libkvcache.so
+	$(Q)$(fill-in) lib/libkvcache.pc.in \
+		>$(DESTDIR)$(libdir)/pkgconfig/libkvcache.pc
+	$(Q)for h in $(public-headers); do \
+		$(INSTALL) -D -m 644 $${h%%:*} \
+			$(DESTDIR)$(includedir)/$${h##*:} || exit; \
+	done
+	$(Q)$(if $(tools),$(INSTALL) -m 755 $(tools) $(DESTDIR)$(bindir))
+	$(Q)for m in $(man-pages); do \
+		$(fill-in) $$m >$(DESTDIR)$(mandir)/man1/$${m##*/} || exit; \
+	done
+
+uninstall:
+	$(Q)rm -f $(addprefix $(DESTDIR)$(libdir)/,libkvcache.a libkvcache.so \
+		$(notdir $(lib-so)) libkvcache.so.$(VERSION) \
+		pkgconfig/libkvcache.pc) \
+		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
+		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(man-pages))) \
+		$(foreach h,$(public-headers),\
+			$(DESTDIR)$(includedir)/$(call comma-split,$h,2))
+	$(Q)rmdir $(DESTDIR)$(includedir)/kvcache 2>/dev/null || :
 
 clean:
-	$(Q)rm -rf build
+	$(Q)rm -rf $(O)
+
+.PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
+	run-suites fuzz install uninstall clean FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:

@@ -105,18 +105,33 @@ static void ht_log(const char *fmt, ...)
 		printf(__VA_ARGS__);					\
 		printf("\n");						\
 		fflush(stdout);						\
-		exit(HT_SKIP);						\
+		exit(ht_failed ? HT_FAIL : HT_SKIP);			\
 		stmt;							\
 	} while (0)
+
+/* A value as text: "%g" of floats, "%lld" of all others, pointers included. */
+#define HT_IS_FP(x) \
+	_Generic((x), float: 1, double: 1, long double: 1, default: 0)
+#define HT_FP(x) \
+	_Generic((x), float: (x), double: (x), long double: (x), default: 0.0)
+#define HT_INT(x) ((long long)_Generic((x), float: 0, double: 0,		\
+				       long double: 0, default: (x)))
+#define HT_SHOW(buf, x)							\
+	(HT_IS_FP(x) ? snprintf(buf, sizeof(buf), "%.9g", (double)HT_FP(x)) : \
+		       snprintf(buf, sizeof(buf), "%lld", HT_INT(x)))
 
 #define HT_CMP(a, op, b, on_fail)					\
 	do {								\
 		__typeof__(a) ht_a = (a);				\
 		__typeof__(b) ht_b = (b);				\
 		if (!(ht_a op ht_b)) {					\
-			ht_log("%s:%d: expected %s (%lld) %s %s (%lld)", \
-			       __FILE__, __LINE__, #a, (long long)ht_a,	\
-			       #op, #b, (long long)ht_b);		\
+			char ht_as[32], ht_bs[32];			\
+									\
+			HT_SHOW(ht_as, ht_a);				\
+			HT_SHOW(ht_bs, ht_b);				\
+			ht_log("%s:%d: expected %s (%s) %s %s (%s)",	\
+			       __FILE__, __LINE__, #a, ht_as, #op, #b,	\
+			       ht_bs);					\
 			ht_failed = 1;					\
 			on_fail;					\
 		}							\
@@ -133,7 +148,7 @@ static void ht_log(const char *fmt, ...)
 	} while (0)
 #define HT_TRUE(c, want, on_fail)					\
 	do {								\
-		if (!!(c) != (want)) {					\
+		if (((c) ? 1 : 0) != (want)) {				\
 			ht_log("%s:%d: %s is %s", __FILE__, __LINE__,	\
 			       #c, (want) ? "false" : "true");		\
 			ht_failed = 1;					\
@@ -219,6 +234,10 @@ static int ht_main(int argc, char **argv)
 	}
 	for (t = ht_first; t; t = t->next)
 		n += !want || strstr(t->name, want);
+	if (want && !n) {
+		fprintf(stderr, "no test has '%s' in its name\n", want);
+		return 2;
+	}
 	printf("TAP version 13\n1..%d\n", n);
 	for (t = ht_first; t; t = t->next) {
 		if (want && !strstr(t->name, want))

@@ -8,36 +8,63 @@
 # The last line is "N passed, N failed, N skipped"; the exit status is 1 if
 # anything failed. A program that dies, prints no plan, or stops short of its
 # plan counts as a failure. A line "# timeout: SECONDS" in a shell test sets
-# its limit.
+# its limit. What a program leaves running in its process group is killed.
 set -u
 log=build/log
 if [ "${1:-}" = -o ]; then
 	log=$2
 	shift 2
 fi
-mkdir -p "$log"
-passed=0 failed=0 skipped=0
+mkdir -p "$log" || exit 1
+passed=0 failed=0 skipped=0 pid=
+
+reap()
+{
+	[ -z "$pid" ] || kill -s KILL -- "-$pid" 2>/dev/null
+	pid=
+}
+trap reap EXIT
+trap 'exit 130' INT TERM HUP
+
+# How many lines of a file match.
+count()
+{
+	grep -c "$1" "$2"
+}
 
 for prog in "$@"; do
 	name=$(printf '%s' "$prog" | sed 's,.*selftests/,,; s,/,.,g')
 	out=$log/$name.tap
-	limit=$(sed -n 's/^# timeout: *\([0-9]*\)$/\1/p' "$prog" 2>/dev/null | head -n 1)
+	limit=
+	case $prog in
+	*.sh)	limit=$(sed -n 's/^# timeout: *\([0-9]*\)$/\1/p' "$prog" | head -n 1) ;;
+	esac
 	printf '# %s\n' "$name"
-	timeout -k 10 "${limit:-900}" "$prog" >"$out" 2>"$out.err"
+
+	# timeout(1) leads a process group of its own.
+	timeout -k 10 "${limit:-900}" "$prog" >"$out" 2>"$out.err" </dev/null &
+	pid=$!
+	wait "$pid"
 	status=$?
+	reap
+
 	grep -E '^(ok|not ok|# SKIP|# figure)' "$out"
-	plan=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$out" | head -n 1)
-	ok=$(grep -c '^ok ' "$out")
-	skip=$(grep -c '^ok .*# SKIP' "$out")
-	bad=$(grep -c '^not ok ' "$out")
-	if [ -z "$plan" ] || [ $((ok + bad)) -ne "$plan" ] ||
-	   { [ "$status" -ne 0 ] && [ "$status" -ne 4 ] && [ "$bad" -eq 0 ]; }; then
-		echo "not ok - $name ended with status $status after $((ok + bad)) of ${plan:-?} tests"
+	plan=$(sed -n 's/^1\.\.\([0-9][0-9]*\).*/\1/p' "$out" | head -n 1)
+	ok=$(count '^ok ' "$out")
+	skip=$(count '^ok .*# SKIP' "$out")
+	bad=$(count '^not ok ' "$out")
+	ran=$((ok + bad))
+	if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+		echo "not ok - $name was stopped after ${limit:-900} s, $ran of ${plan:-?} tests"
+		bad=$((bad + 1))
+	elif [ -z "$plan" ] || [ "$ran" -ne "$plan" ] ||
+	     { [ "$status" -ne 0 ] && [ "$status" -ne 4 ] && [ "$bad" -eq 0 ]; }; then
+		echo "not ok - $name ended with status $status after $ran of ${plan:-?} tests"
 		bad=$((bad + 1))
 	fi
 	if [ "$bad" -ne 0 ]; then
-		sed 's/^/    /' "$out" | tail -n 40
-		sed 's/^/    /' "$out.err" | tail -n 40
+		tail -n 40 "$out" | sed 's/^/    /'
+		tail -n 40 "$out.err" | sed 's/^/    /'
 	fi
 	passed=$((passed + ok - skip))
 	skipped=$((skipped + skip))

@@ -32,7 +32,11 @@ extern "C" {
  * ============  =================================  ==========================
  *
  * Slots past a sequence's length hold anything, NaN included: kernels never
- * let them take part in arithmetic.
+ * let them reach a result.
+ *
+ * Dims are multiples of 16, up to KVA_DIM_MAX. Addresses, offsets and strides
+ * are multiples of 4 bytes. KVA_CPU with a @page_tokens that is a multiple of
+ * 8 is the fast case; everything else is right, and slower.
  */
 
 /* Element types. The numbers are part of a layout's fingerprint. */
@@ -168,6 +172,7 @@ struct kva_attn {
 };
 
 #define KVA_SPLIT_DEFAULT 512
+#define KVA_DIM_MAX 1024
 
 /**
  * struct kva_merge - join partial results of disjoint sets of keys
@@ -264,6 +269,10 @@ void kva_rows_write(const struct kva_view *v, void *page, int is_v,
 		    uint32_t head, uint32_t slot, uint32_t n, const void *in);
 /**
  * kva_rows_copy() - slots [0, @n) of one layer from one page to another
+ * @v: the view; its sequence arrays are not looked at
+ * @dst: address of the page to write
+ * @src: address of the page to read
+ * @n: number of slots
  *
  * All heads, K and V. Slots past them are left as they are.
  */
@@ -278,7 +287,9 @@ uint16_t kva_f32_to_bf16(float f);
 
 /**
  * kva_rope_table() - cosines and sines for struct kva_append
- * @table: [@npos][@rot_dim / 2][2], for positions @first to @first + @npos - 1
+ * @table: [@npos][@rot_dim / 2][2]
+ * @first: first position
+ * @npos: number of positions
  * @rot_dim: even
  * @base: the model's RoPE base, such as 10000
  * @scale: linear scaling: positions are multiplied with it; 1 for none
@@ -308,6 +319,7 @@ unsigned int kva_threads_count(const struct kva_threads *t);
  * @t: the pool; NULL runs all items in the calling thread
  * @nitems: items, taken in ascending order by whoever is free
  * @fn: gets @arg, the item, and the number of its thread
+ * @arg: for @fn
  *
  * Returns when all are done. One run at a time for each pool.
  */

@@ -41,7 +41,8 @@ uint32_t tokenizer_special(const struct tokenizer *t, const char *text);
 /**
  * tokenizer_encode() - text to ids
  * @t: the tokenizer
- * @text: UTF-8, @len bytes; bytes that are not UTF-8 are refused
+ * @text: UTF-8; bytes that are not are refused
+ * @len: bytes of @text
  * @special: recognise special tokens in the text
  * @out: room for @cap ids; @len + 1 is always enough
  * @cap: see there
@@ -54,10 +55,12 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,
 
 /**
  * tokenizer_piece() - the bytes of one token
+ * @t: the tokenizer
+ * @id: the token
+ * @len: set to the number of bytes
  *
  * A token may end within a character. Special tokens give their text.
- * Return: the bytes (owned by @t) with their number in @len; NULL for an id
- * out of range.
+ * Return: the bytes, owned by @t; NULL for an id out of range.
  */
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id,
 			    size_t *len);

@@ -228,6 +228,10 @@ struct kvc_cache_opts {
 
 /**
  * kvc_cache_create() - a model's cache in one pool
+ * @ctx: the context; must stay open while the cache lives
+ * @m: the model, copied
+ * @opts: options, or NULL
+ * @out: for kvc_cache_destroy()
  *
  * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -ENOENT no such pool;
  * -EOPNOTSUPP a window, or an @isa that this CPU does not run; -ENOMEM.
@@ -357,6 +361,8 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
 
 /**
  * kvc_seq_reserve() - make room for @n more tokens, all or nothing
+ * @s: the sequence
+ * @n: tokens beyond its length
  * @deadline_ns: as in struct kvcache_alloc
  *
  * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC.
@@ -376,6 +382,8 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
 
 /**
  * kvc_seq_truncate() - forget all but the first @len tokens
+ * @s: the sequence
+ * @len: tokens to keep
  *
  * Pages past them go back. Return: 0; -EINVAL @len is above the length;
  * -EBUSY the sequence is in a planned batch.
@@ -453,9 +461,12 @@ struct kvc_rope {
  * @b: a planned batch
  * @layer: the layer
  * @rope: the rotation, or NULL
- * @q: [rows] rows of q_heads x k_dim, @q_stride apart, rotated in place
- * @k: [rows] rows of kv_heads x k_dim, @k_stride apart
- * @v: [rows] rows of kv_heads x v_dim, @v_stride apart
+ * @q: [rows] rows of q_heads x k_dim, rotated in place
+ * @q_stride: elements from one row of @q to the next
+ * @k: [rows] rows of kv_heads x k_dim
+ * @k_stride: elements from one row of @k to the next
+ * @v: [rows] rows of kv_heads x v_dim
+ * @v_stride: elements from one row of @v to the next
  */
 int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	       float *q, size_t q_stride, const float *k, size_t k_stride,
@@ -467,13 +478,16 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
  * @layer: the layer
  * @scale: factor of the scores
  * @q: as rotated by kvc_append()
- * @o: [rows] rows of q_heads x v_dim, @o_stride apart
+ * @q_stride: elements from one row of @q to the next
+ * @o: [rows] rows of q_heads x v_dim
+ * @o_stride: elements from one row of @o to the next
  */
 int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	       const float *q, size_t q_stride, float *o, size_t o_stride);
 
 /**
  * kvc_batch_commit() - end a step: the new tokens count
+ * @b: a planned batch
  *
  * Pages that became full are published. That a page could not be published
  * for want of room is no failure: it stays private. Return: 0 or -errno.

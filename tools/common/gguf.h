@@ -3,7 +3,8 @@
  * gguf.h - read GGUF model files (versions 2 and 3), and their tensor types.
  *
  * The file is mapped read-only; keys and tensors point into the mapping.
- * Everything is bounds-checked when the file is opened.
+ * Everything is bounds-checked when the file is opened: afterwards no call can
+ * read past it. An open file may be used by any number of threads.
  */
 #ifndef GGUF_H
 #define GGUF_H
@@ -74,10 +75,25 @@ struct gguf_tensor {
  * Return: 0 or -errno.
  */
 int gguf_open(const char *path, struct gguf **out, char *err, size_t errlen);
-/* The same of bytes in memory, which must outlive the result. */
+/* The same of bytes in memory, which must outlive the result; tensors are as
+ * aligned as @data, up to the file's own alignment. */
 int gguf_open_mem(const void *data, size_t len, struct gguf **out, char *err,
 		  size_t errlen);
 void gguf_close(struct gguf *g);
+
+/**
+ * gguf_fail() - write one line about a file
+ * @g: the file; its path begins the line
+ * @error: a negative errno
+ * @err: for the line
+ * @errlen: its size
+ * @fmt: the rest of the line: names the thing and the remedy
+ *
+ * Return: @error.
+ */
+__attribute__((format(printf, 5, 6)))
+int gguf_fail(const struct gguf *g, int error, char *err, size_t errlen,
+	      const char *fmt, ...);
 
 size_t gguf_file_size(const struct gguf *g);
 unsigned int gguf_version(const struct gguf *g);
@@ -108,6 +124,7 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 /* Elements in a block, and bytes of one; 0 for an unknown type. */
 unsigned int gguf_block_elems(uint32_t type);
 size_t gguf_block_bytes(uint32_t type);
+/* Types without blocks here have names too; "unknown" for all others. */
 const char *gguf_type_name(uint32_t type);
 
 /**

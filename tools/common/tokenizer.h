@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tokenizer.h - the tokenizer that a GGUF file describes: byte-level BPE.
+ *
+ * Texts are not normalised. A tokenizer may be used by any number of threads.
  */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
@@ -35,7 +37,7 @@ uint32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_add_bos(const struct tokenizer *t);
 /* Ends a turn or a text: generation stops after it. */
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
-/* Id of a special token by its text, or TOKEN_NONE. */
+/* Id of a control or user-defined token by its text, or TOKEN_NONE. */
 uint32_t tokenizer_special(const struct tokenizer *t, const char *text);
 
 /**

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bpe.h - byte pair encoding: join neighbouring tokens, the best-ranked pair
+ * first, the leftmost of equals, until no pair can be joined (Sennrich et al.,
+ * arXiv:1508.07909, on bytes).
+ */
+#ifndef BPE_H
+#define BPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "strmap.h"
+
+/* Two tokens and what they join to. @left and @right are the key of a map. */
+struct bpe_merge {
+	uint32_t left;
+	uint32_t right;
+	uint32_t result;
+};
+
+/**
+ * struct bpe - merges
+ * @byte_id: the token of each byte, or UINT32_MAX; set by the user
+ * @merges: by rank; owned
+ * @rank: pair to rank
+ */
+struct bpe {
+	uint32_t byte_id[256];
+	struct bpe_merge *merges;
+	struct strmap rank;
+};
+
+struct bpe_symbol;
+
+/**
+ * struct bpe_scratch - memory that words after each other share
+ *
+ * Begins as zeros; bpe_scratch_free() at the end.
+ */
+struct bpe_scratch {
+	struct bpe_symbol *sym;
+	uint64_t *heap;
+	size_t cap;
+};
+
+/**
+ * bpe_init() - index merges
+ * @b: for bpe_free(), which may be called after a failure too
+ * @merges: [@n] by rank, from malloc(); owned by @b whatever is returned. Of
+ *          equal pairs the first counts
+ * @n: their number
+ *
+ * Return: 0 or -errno.
+ */
+int bpe_init(struct bpe *b, struct bpe_merge *merges, uint32_t n);
+void bpe_free(struct bpe *b);
+
+/**
+ * bpe_encode() - one word
+ * @b: merges
+ * @s: scratch
+ * @word: @len bytes, 1 to INT32_MAX
+ * @len: see there
+ * @out: room for @cap ids; @len is always enough
+ * @cap: see there
+ *
+ * Time grows as @len log @len.
+ * Return: number of ids; -EDOM a byte has no token; -EMSGSIZE @cap is too
+ * small; -ENOMEM.
+ */
+int bpe_encode(const struct bpe *b, struct bpe_scratch *s, const char *word,
+	       size_t len, uint32_t *out, size_t cap);
+void bpe_scratch_free(struct bpe_scratch *s);
+
+#endif /* BPE_H */

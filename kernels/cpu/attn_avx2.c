@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+/*
+ * attn_avx2.c - the variant for AVX2, FMA and F16C.
+ */
+#include "vec_avx2.h"
+
+#include "attn_body.h"
+#include "append_body.h"
+
+const struct kva_ops kva_ops_avx2 = {
+	.name = "avx2",
+	.append = append,
+	.prefill = prefill,
+	.decode = decode,
+	.merge = merge,
+};

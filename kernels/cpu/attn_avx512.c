@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+/*
+ * attn_avx512.c - the variant for AVX-512 F, BW, VL and DQ.
+ */
+#include "vec_avx512.h"
+
+#include "attn_body.h"
+#include "append_body.h"
+
+const struct kva_ops kva_ops_avx512 = {
+	.name = "avx512",
+	.append = append,
+	.prefill = prefill,
+	.decode = decode,
+	.merge = merge,
+};

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+/*
+ * attn_scalar.c - the variant that every CPU runs.
+ */
+#include "vec_scalar.h"
+
+#include "attn_body.h"
+#include "append_body.h"
+
+const struct kva_ops kva_ops_scalar = {
+	.name = "scalar",
+	.append = append,
+	.prefill = prefill,
+	.decode = decode,
+	.merge = merge,
+};

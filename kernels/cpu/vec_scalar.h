@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vec_scalar.h - a vector of one float, in plain C. What each function means
+ * for the wider vectors of vec_avx2.h and vec_avx512.h can be read here.
+ */
+#ifndef KVA_VEC_SCALAR_H
+#define KVA_VEC_SCALAR_H
+
+#include <math.h>
+
+#include "../kva.h"
+
+#define VW 1			/* floats in a vector */
+#define MR 4			/* rows of a register tile */
+#define NV 4			/* vectors in each of them */
+
+typedef float vf;
+
+static inline vf v_set1(float x)
+{
+	return x;
+}
+
+static inline vf v_load(const float *p)
+{
+	return *p;
+}
+
+static inline void v_store(float *p, vf x)
+{
+	*p = x;
+}
+
+/*
+ * Load elements of a type. At least @n lanes are wanted; others may be
+ * anything, but memory past @n rounded up to 8 elements is not touched.
+ */
+static inline vf v_load_f32(const float *p, unsigned int n)
+{
+	return *p;
+}
+
+static inline vf v_load_f16(const uint16_t *p, unsigned int n)
+{
+	return kva_cvt_f16_f32(*p);
+}
+
+/* Element @odd of each pair. */
+static inline vf v_load_bf16(const uint16_t *p, unsigned int n, int odd)
+{
+	return kva_cvt_bf16_f32(p[odd]);
+}
+
+static inline void v_store_f16(uint16_t *p, vf x)
+{
+	*p = kva_cvt_f32_f16(x);
+}
+
+static inline void v_store_bf16(uint16_t *p, vf x)
+{
+	*p = kva_cvt_f32_bf16(x);
+}
+
+static inline vf v_add(vf a, vf b)
+{
+	return a + b;
+}
+
+static inline vf v_sub(vf a, vf b)
+{
+	return a - b;
+}
+
+static inline vf v_mul(vf a, vf b)
+{
+	return a * b;
+}
+
+static inline vf v_max(vf a, vf b)
+{
+	return a > b ? a : b;
+}
+
+/* a * b + c */
+static inline vf v_fma(vf a, vf b, vf c)
+{
+	return a * b + c;
+}
+
+/* @x in the first @n lanes, @other in the rest; n >= 0. */
+static inline vf v_first(vf x, unsigned int n, vf other)
+{
+	return n ? x : other;
+}
+
+static inline float v_hsum(vf x)
+{
+	return x;
+}
+
+static inline float v_hmax(vf x)
+{
+	return x;
+}
+
+/* x to the nearest integer, and 2 to the power of an integer >= -127. */
+static inline vf v_round(vf x)
+{
+	return rintf(x);
+}
+
+static inline vf v_scale2(vf x, vf n)
+{
+	return x * kva_bits_float((uint32_t)((int)n + 127) << 23);
+}
+
+#endif /* KVA_VEC_SCALAR_H */

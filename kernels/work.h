@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * work.h - the division of decode and prefill into work items, and of the
+ * caller's scratch memory among them.
+ */
+#ifndef KVA_WORK_H
+#define KVA_WORK_H
+
+#include "kvattn.h"
+
+/* KV tokens that one pass over the query rows takes. */
+#define KVA_TILE 64
+/* Query rows (tokens times heads of a group) of a prefill item. */
+#define KVA_ROWS 192
+/*
+ * Strides of an expanded tile, in floats. 16 more than the width spreads the
+ * rows over all sets of the first cache, and leaves room for a whole vector
+ * at the end.
+ */
+#define KVA_K_STRIDE (KVA_TILE + 16)
+#define KVA_V_STRIDE(dim) ((size_t)(dim) + 16)
+
+/* A run of query tokens of one sequence. */
+struct kva_tile {
+	uint32_t seq;
+	uint32_t row;
+	uint64_t sees;		/* KV tokens: what it costs */
+};
+
+struct kva_work {
+	size_t pieces;		/* decode: of all sequences */
+	size_t tiles;		/* prefill */
+	uint32_t rows;		/* that a thread's scratch holds */
+
+	/* shared, decode: first piece of each sequence, partial lse and o */
+	size_t first_size;
+	size_t lse_size;
+	size_t o_size;
+	/* shared, prefill: struct kva_tile */
+	size_t tiles_size;
+
+	size_t shared_size;
+	size_t scratch_size;	/* of one thread */
+};
+
+/* One thread's scratch. */
+struct kva_scratch {
+	float *q;		/* [rows][k_dim], times scale times log2(e) */
+	float *o;		/* [rows][v_dim] */
+	float *s;		/* [rows][KVA_TILE] scores, then probabilities */
+	float *m;		/* [rows] greatest score */
+	float *l;		/* [rows] sum of the exponentials */
+	float *k;		/* [k_dim][KVA_K_STRIDE] */
+	float *v;		/* [KVA_TILE][KVA_V_STRIDE(v_dim)] */
+	float *row;		/* one row of K or V in its own type */
+};
+
+uint32_t kva_split(const struct kva_attn *a);
+/* Query tokens of a prefill item. */
+uint32_t kva_tile_tokens(const struct kva_attn *a);
+/* Pieces of a sequence in decode; 0 if it has no row. */
+size_t kva_pieces(const struct kva_attn *a, uint32_t s);
+
+void kva_work_init(struct kva_work *w, const struct kva_attn *a);
+void kva_scratch_init(struct kva_scratch *x, const struct kva_work *w,
+		      const struct kva_attn *a, unsigned int thread);
+
+#endif /* KVA_WORK_H */

@@ -431,7 +431,7 @@ struct kvcache_lookup {
 #define KVCACHE_ADVISE_PRIORITY		(1U << 0)	/* set priority and ttl_ns */
 #define KVCACHE_ADVISE_TOUCH		(1U << 1)	/* stamp as just used, in the given order */
 #define KVCACHE_ADVISE_VOLATILE		(1U << 2)	/* PRIVATE pages may be taken at any time */
-#define KVCACHE_ADVISE_NONVOLATILE	(1U << 3)	/* not any more; out_state says what is left */
+#define KVCACHE_ADVISE_NONVOLATILE	(1U << 3)	/* no longer: see out_state */
 
 /* kvcache_advise.out_state */
 #define KVCACHE_ADVISE_KEPT	0

@@ -1,0 +1,166 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# make install: a program finds headers and library by pkg-config alone, and
+# make uninstall leaves nothing. make itself: what must rebuild does.
+. "$(dirname "$0")/../tap.sh"
+cd "$root" || exit 1
+at=$tmp/at
+
+# Not of the tests' make: no jobserver, no variables of its command line.
+quiet_make()
+{
+	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
+		make --no-print-directory O="$build" "$@"
+}
+if [ ! -e "$build/.flags" ]; then
+	skip "install" "nothing is built in $build"
+	tap_end
+fi
+# The same flags as the build has, or everything would be built again.
+werror=
+grep -q -e ' -Werror ' "$build/.flags" && werror=WERROR=1
+
+check "install" quiet_make $werror install prefix=/opt/kv DESTDIR="$at"
+check "nothing outside of DESTDIR/prefix" \
+	[ "$(cd "$at" && find . ! -type d ! -path './opt/kv/*')" = "" ]
+
+cat >"$tmp/user.c" <<'EOT'
+#include <stdio.h>
+#include <kvattn.h>
+#include <kvcache/kvcache.h>
+
+int main(void)
+{
+	struct kvc_open_opts opts = {
+		.sz = sizeof(opts), .local_bytes = 16 << 20
+	};
+	struct kvcache_query q = { 0 };
+	struct kvc *ctx;
+	int ret;
+
+	ret = kvc_open("local", &opts, &ctx);
+	if (ret < 0)
+		return 1;
+	ret = kvc_call(ctx, KVCACHE_NR_QUERY, &q);
+	printf("%s %s %u\n", kvc_backend(ctx), kva_type_name(KVC_F16),
+	       q.out_abi_version);
+	kvc_close(ctx);
+	return ret < 0;
+}
+EOT
+
+# use STATIC: compile user.c against the installed copy, and run it.
+use()
+{
+	# --define-prefix finds the copy where it lies now.
+	export PKG_CONFIG_PATH="$at/opt/kv/lib/pkgconfig"
+	flags=$(pkg-config --define-prefix $1 --cflags --libs libkvcache) ||
+		return
+	case $flags in
+	*"$root"*) echo "not the copy: $flags"; return 1 ;;
+	esac
+	# shellcheck disable=SC2086 # a list of options
+	(cd "$tmp" && gcc -std=c99 -Wall -Wextra -pedantic -Werror -o user \
+		user.c $2 $flags) || return
+	LD_LIBRARY_PATH="$at/opt/kv/lib" "$tmp/user" >"$tmp/said" || return
+	cat "$tmp/said"
+	[ "$(cat "$tmp/said")" = "local f16 1" ]
+}
+shared()
+{
+	use "" "" && readelf -d "$tmp/user" | grep -q 'NEEDED.*libkvcache.so.0'
+}
+static()
+{
+	use --static "-Wl,-Bstatic -L$at/opt/kv/lib -lkvcache -Wl,-Bdynamic" &&
+		rm -f "$at"/opt/kv/lib/libkvcache.so*
+	! readelf -d "$tmp/user" | grep -q 'NEEDED.*libkvcache'
+}
+version()
+{
+	want=$(sed -n 's/^VERSION := //p' Makefile)
+	[ "$(PKG_CONFIG_PATH=$at/opt/kv/lib/pkgconfig pkg-config \
+		--modversion libkvcache)" = "$want" ] &&
+		[ -f "$at/opt/kv/lib/libkvcache.so.$want" ]
+}
+exports_only_ours()
+{
+	nm -D --defined-only "$at/opt/kv/lib/libkvcache.so" |
+		awk '$2 != "A" && $3 !~ /^kv[ca]_/ { print; bad = 1 } END { exit bad }'
+}
+# Every function that the public headers declare is there to be called.
+all_exported()
+{
+	cat lib/include/kvcache/kvcache.h kernels/include/kvattn.h |
+		grep -v '^ \*' | grep -o '\<kv[ca]_[a-z0-9_]*(' | tr -d '(' |
+		sort -u >"$tmp/declared"
+	nm -D --defined-only "$at/opt/kv/lib/libkvcache.so" |
+		awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u >"$tmp/exported"
+	[ -s "$tmp/declared" ] && ! comm -23 "$tmp/declared" "$tmp/exported" |
+		grep .
+}
+# The archive is linked into programs of others: no name but ours is visible.
+archive_names()
+{
+	nm -g --defined-only "$at/opt/kv/lib/libkvcache.a" 2>/dev/null |
+		awk 'NF == 3 && $3 !~ /^kv[cal]_/ { print; bad = 1 }
+		     END { exit bad }'
+}
+as_cxx()
+{
+	export PKG_CONFIG_PATH="$at/opt/kv/lib/pkgconfig"
+	printf '#include <kvcache/kvcache.h>\n#include <kvattn.h>\n' >"$tmp/u.cc"
+	# shellcheck disable=SC2046 # a list of options
+	(cd "$tmp" && g++ -std=c++11 -fsyntax-only u.cc \
+		$(pkg-config --define-prefix --cflags libkvcache))
+}
+
+if needs pkg-config; then
+	check "version" version
+	check "a program with the shared library" shared
+	check "the library exports kvc_ and kva_ only" exports_only_ours
+	check "the library exports what its headers declare" all_exported
+	check "the archive has no names of others" archive_names
+	check "a C++ program" as_cxx
+	check "a program with the archive" static
+else
+	skip "the installed library" "no pkg-config"
+fi
+
+check "uninstall" quiet_make $werror uninstall prefix=/opt/kv DESTDIR="$at"
+check "nothing is left" [ "$(find "$at" ! -type d)" = "" ]
+
+nothing_to_do()
+{
+	quiet_make $werror all >"$tmp/said" || return
+	cat "$tmp/said"
+	[ ! -s "$tmp/said" ]
+}
+check "make twice does nothing twice" nothing_to_do
+
+# In a small copy, so that the build under test stays as it is.
+flags_rebuild()
+{
+	o=$tmp/o
+	quiet_make O="$o" "$o/kernels/config.o" &&
+		quiet_make O="$o" -q "$o/kernels/config.o" &&
+		! quiet_make O="$o" CFLAGS=-DX -q "$o/kernels/config.o" &&
+		quiet_make O="$o" CFLAGS=-DX "$o/kernels/config.o" &&
+		quiet_make O="$o" CFLAGS=-DX -q "$o/kernels/config.o" &&
+		! quiet_make O="$o" CFLAGS=-DX -q -W kernels/include/kvattn.h \
+			"$o/kernels/config.o"
+}
+check "other flags and changed headers rebuild" flags_rebuild
+
+names_package()
+{
+	tools/setup/headers.sh gcc no/such/header.h:libnone-dev stddef.h:libc 2>&1 |
+		grep -x 'needs libnone-dev: run make setup, or apt-get install libnone-dev' &&
+		! tools/setup/headers.sh gcc no/such/header.h:libnone-dev &&
+		! tools/setup/headers.sh no-such-cc &&
+		tools/setup/headers.sh gcc stddef.h:libc
+}
+check "a missing header is named by its package" names_package
+
+tap_end

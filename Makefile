@@ -52,7 +52,7 @@ CFLAGS_ALL = $(CSTD) $(OPT) -g -fPIC -pthread -ffp-contract=off \
 	$(WARN) $(SANFLAGS) $(INC) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(SANFLAGS) $(LDFLAGS)
 LDLIBS_LIB := -lnettle -lm
-LDLIBS_TOOLS := -ldnnl -lpcre2-8 -ljansson $(LDLIBS_LIB)
+LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
 
 # What the compiler must find, and the package that has it.
 headers-lib := nettle/sha2.h:nettle-dev

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * matmul_wide.h - what matmul.c wants of oneDNN: products of one panel.
+ *
+ * Every call works in the calling thread alone; matmul.c divides the work.
+ */
+#ifndef MATMUL_WIDE_H
+#define MATMUL_WIDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct wide;
+
+int wide_create(struct wide **out);
+void wide_destroy(struct wide *w);
+
+/* y[m][n] = x[m][k] panel[n][k]^T, y_stride elements apart. */
+void wide_f32(const float *x, size_t x_stride, uint32_t m, const float *panel,
+	      uint32_t n, uint32_t k, float *y, size_t y_stride);
+
+/* Rows of x are taken in tiles: x has room for a multiple of this. */
+#define WIDE_TILE_MIN 32
+#define WIDE_TILE_MAX 256
+
+/**
+ * wide_prepare() - code for panels of a shape, before threads use it
+ * @scratch: raised to the bytes of scratch that wide_bf16() wants
+ */
+int wide_prepare(struct wide *w, uint32_t m, uint32_t n, uint32_t k,
+		 size_t *scratch);
+
+/**
+ * wide_bf16() - the same product of bf16, k elements to a row of x
+ * @scratch: as wide_prepare() says, 64-byte aligned, this thread's own
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int wide_bf16(const struct wide *w, const uint16_t *x, uint32_t m,
+	      const uint16_t *panel, uint32_t n, uint32_t k, float *y,
+	      size_t y_stride, void *scratch);
+
+#endif /* MATMUL_WIDE_H */

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/*
+ * ops.c - divide the rows of an operation among threads.
+ */
+#include <kvattn.h>
+#include "ops.h"
+#include "ops_rows.h"
+
+#define VBYTES 16
+#include "ops_loops.h"
+
+OPS_ROWS(any);
+
+/* Elements that are worth an item of their own. */
+#define ITEM 8192
+
+struct call {
+	const struct ops_rows *fn;
+	float *x;
+	const float *delta;
+	const float *in;
+	const float *weight;
+	float eps;
+	float *out;
+	uint32_t rows;
+	uint32_t dim;
+	uint32_t unit;		/* rows of an item */
+};
+
+static const struct ops_rows *pick(void)
+{
+	if (__builtin_cpu_supports("avx512f") &&
+	    __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512dq"))
+		return &ops_rows_avx512;
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	    __builtin_cpu_supports("f16c"))
+		return &ops_rows_avx2;
+	return &ops_rows_any;
+}
+
+static void run(struct kva_threads *t, struct call *c,
+		void (*fn)(void *arg, size_t item, unsigned int thread))
+{
+	c->fn = pick();
+	c->unit = c->dim < ITEM ? ITEM / c->dim : 1;
+	kva_threads_run(t, (c->rows + c->unit - 1) / c->unit, fn, c);
+}
+
+static uint32_t end_of(const struct call *c, size_t item)
+{
+	size_t end = (item + 1) * c->unit;
+
+	return end < c->rows ? end : c->rows;
+}
+
+static void norm_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct call *c = arg;
+	size_t r, at;
+
+	for (r = item * c->unit; r < end_of(c, item); r++) {
+		at = r * c->dim;
+		c->fn->norm(c->x + at, c->delta ? c->delta + at : NULL, c->dim,
+			    c->weight, c->eps, c->out + at);
+	}
+}
+
+static void swiglu_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct call *c = arg;
+	const float *in;
+	size_t r;
+
+	for (r = item * c->unit; r < end_of(c, item); r++) {
+		in = c->in + 2 * r * c->dim;
+		c->fn->swiglu(in, in + c->dim, c->dim, c->out + r * c->dim);
+	}
+}
+
+void ops_norm(struct kva_threads *t, float *x, const float *delta,
+	      uint32_t rows, uint32_t dim, const float *weight, float eps,
+	      float *out)
+{
+	struct call c = {
+		.x = x,
+		.delta = delta,
+		.weight = weight,
+		.eps = eps,
+		.out = out,
+		.rows = rows,
+		.dim = dim,
+	};
+
+	run(t, &c, norm_item);
+}
+
+void ops_swiglu(struct kva_threads *t, const float *gate_up, uint32_t rows,
+		uint32_t dim, float *out)
+{
+	struct call c = {
+		.in = gate_up,
+		.out = out,
+		.rows = rows,
+		.dim = dim,
+	};
+
+	run(t, &c, swiglu_item);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops_loops.h - rows of ops.h with vectors of VBYTES bytes.
+ *
+ * Included by ops.c, ops_avx2.c and ops_avx512.c, each built for its
+ * instruction set; the compiler's vector types do the rest.
+ */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float vf __attribute__((vector_size(VBYTES)));
+typedef int32_t vi __attribute__((vector_size(VBYTES)));
+#define LANES ((uint32_t)(VBYTES / sizeof(float)))
+
+/* The first @n of LANES elements; the others read as zeros. */
+static inline vf load(const float *p, uint32_t n)
+{
+	vf v = {};
+
+	if (n >= LANES)
+		memcpy(&v, p, sizeof(v));
+	else
+		memcpy(&v, p, n * sizeof(*p));
+	return v;
+}
+
+static inline void store(float *p, vf v, uint32_t n)
+{
+	if (n >= LANES)
+		memcpy(p, &v, sizeof(v));
+	else
+		memcpy(p, &v, n * sizeof(*p));
+}
+
+/*
+ * e^x for x in [-88, 88], others clamped there. x = n ln 2 + r with |r| at
+ * most half of ln 2; the polynomial is Taylor's of degree 7, whose rest is
+ * below 2^-27.
+ */
+static inline vf v_exp(vf x)
+{
+	const float magic = 0x1.8p23f;	/* rounds to integers when added */
+	const vf lo = x * 0.0f - 88.0f, hi = x * 0.0f + 88.0f;
+	vf t, n, r, p;
+
+	x = (vf)(((x < lo) & (vi)lo) | (~(x < lo) & (vi)x));
+	x = (vf)(((x > hi) & (vi)hi) | (~(x > hi) & (vi)x));
+	t = x * 0x1.715476p0f + magic;
+	n = t - magic;
+	r = x - n * 0x1.62e400p-1f - n * 0x1.7f7d1cp-20f;
+	p = r * (1.0f / 5040) + 1.0f / 720;
+	p = p * r + 1.0f / 120;
+	p = p * r + 1.0f / 24;
+	p = p * r + 1.0f / 6;
+	p = p * r + 0.5f;
+	p = p * r + 1.0f;
+	p = p * r + 1.0f;
+	return (vf)((vi)p + ((vi)t << 23));
+}
+
+static void norm_row(float *x, const float *delta, uint32_t dim,
+		     const float *weight, float eps, float *out)
+{
+	double mean = 0;
+	vf sum = {}, v;
+	uint32_t i;
+	float f;
+
+	for (i = 0; i < dim; i += LANES) {
+		v = load(x + i, dim - i);
+		if (delta) {
+			v += load(delta + i, dim - i);
+			store(x + i, v, dim - i);
+		}
+		sum += v * v;
+	}
+	for (i = 0; i < LANES; i++)
+		mean += sum[i];
+	f = 1.0 / sqrt(mean / dim + eps);
+	for (i = 0; i < dim; i += LANES)
+		store(out + i, load(x + i, dim - i) * f *
+			       load(weight + i, dim - i), dim - i);
+}
+
+static void swiglu_row(const float *gate, const float *up, uint32_t dim,
+		       float *out)
+{
+	uint32_t i;
+	vf g;
+
+	for (i = 0; i < dim; i += LANES) {
+		g = load(gate + i, dim - i);
+		store(out + i, g / (1.0f + v_exp(-g)) * load(up + i, dim - i),
+		      dim - i);
+	}
+}
+
+#define OPS_ROWS(isa)							\
+	const struct ops_rows ops_rows_##isa = { norm_row, swiglu_row }

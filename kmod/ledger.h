@@ -58,19 +58,22 @@
  *		+ sum over others i of min(takeable_i, max(0, cur_i - min_i))
  *		- sum over others i of max(0, min_i - cur_i)
  *
- * The first of these tests that fails names the error. A request behind
- * waiting ones is refused (or waits) as if it did not fit; see kvl_alloc().
+ * The first of these tests that fails names the error. Behind waiting requests
+ * (see there) a request that would fit is refused, or waits, all the same, and
+ * all its pages are missing.
  *
- * Taking back. If T.cur + n > T.max, T's own pages are taken first, in T's own
- * order, whatever its min and low, until T.cur + n = T.max. Then, until free
- * is n above what is promised to others or nothing is left:
+ * Taking back. A request that passes these tests takes, if T.cur + n > T.max,
+ * T's own pages, whatever T's min and low, until T.cur + n = T.max. Then, until
+ * n pages are free:
  *
+ *	expired pages of any tenant, whatever its min and low
  *	pass 1: pages of tenants (T too) with cur > max(low, min)
  *	pass 2: pages of tenants (T too) with cur > min
  *	pass 3: T's own
  *
- * cur is looked at anew for every page. Within a pass, and among T's own, the
- * order is: expired pages; then ascending priority; then ascending stamp.
+ * cur is looked at anew for every page and does not count the request. Within a
+ * pass, and among T's own, the order is: expired; then ascending priority;
+ * then ascending stamp.
  *
  * Stamps. A page gets a new stamp when it becomes takeable, when it is touched,
  * and when its priority or expiry changes while it is takeable. Pages of one
@@ -84,7 +87,8 @@
  * for that long. Expired pages are found no more and kvl_tick() gives them up,
  * whatever min and low. A priority with a ttl (counted from publish or advise)
  * falls back to KVCACHE_PRIO_DEFAULT; pages that fall back or expire at the
- * same call keep the order of their old stamps, and count as stamped then.
+ * same call keep the order of their old stamps, and count as stamped then. The
+ * priority of a PRIVATE page orders it while it is volatile, and has no ttl.
  *
  * Waiting. A request over its tenant's limit waits in the tenant's own queue;
  * one that lacks pages waits in the pool's. Both are FIFO: nothing passes an

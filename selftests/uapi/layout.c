@@ -66,7 +66,7 @@ MEMBER(kvcache_attach, name, 16, 64);
 MEMBER(kvcache_attach, out_tenant, 80, 4);
 MEMBER(kvcache_attach, out_client, 84, 4);
 
-STRUCT(kvcache_alloc, 2080);
+STRUCT(kvcache_alloc, 2096);
 MEMBER(kvcache_alloc, size, 0, 4);
 MEMBER(kvcache_alloc, flags, 4, 4);
 MEMBER(kvcache_alloc, pool, 8, 4);
@@ -74,6 +74,8 @@ MEMBER(kvcache_alloc, nr, 12, 4);
 MEMBER(kvcache_alloc, deadline_ns, 16, 8);
 MEMBER(kvcache_alloc, out_missing, 24, 8);
 MEMBER(kvcache_alloc, out_pages, 32, 2048);
+MEMBER(kvcache_alloc, out_available, 2080, 8);
+MEMBER(kvcache_alloc, out_limit, 2088, 8);
 
 STRUCT(kvcache_free, 2064);
 MEMBER(kvcache_free, size, 0, 4);
@@ -114,7 +116,7 @@ MEMBER(kvcache_found, handle, 0, 8);
 MEMBER(kvcache_found, fill, 8, 4);
 MEMBER(kvcache_found, domain, 12, 4);
 
-STRUCT(kvcache_lookup, 12320);
+STRUCT(kvcache_lookup, 12336);
 MEMBER(kvcache_lookup, size, 0, 4);
 MEMBER(kvcache_lookup, flags, 4, 4);
 MEMBER(kvcache_lookup, pool, 8, 4);
@@ -125,6 +127,8 @@ MEMBER(kvcache_lookup, out_nr_pages, 24, 4);
 MEMBER(kvcache_lookup, out_nr_keys, 28, 4);
 MEMBER(kvcache_lookup, keys, 32, 8192);
 MEMBER(kvcache_lookup, out_found, 8224, 4096);
+MEMBER(kvcache_lookup, out_idle, 12320, 8);
+MEMBER(kvcache_lookup, out_available, 12328, 8);
 
 STRUCT(kvcache_advise, 2344);
 MEMBER(kvcache_advise, size, 0, 4);
@@ -361,6 +365,7 @@ CONSTANT(KVCACHE_FEAT_EVENTS, 0x40);
 CONSTANT(KVCACHE_ATTACH_AUTO, 0x0);
 CONSTANT(KVCACHE_ATTACH_ID, 0x1);
 CONSTANT(KVCACHE_ATTACH_NAME, 0x2);
+CONSTANT(KVCACHE_ALLOC_CHECK, 1);
 CONSTANT(KVCACHE_PUBLISH_NODEDUP, 0x1);
 CONSTANT(KVCACHE_PUBLISH_COPY, 0x2);
 CONSTANT(KVCACHE_PUBLISH_WINDOW, 0x4);

@@ -242,18 +242,28 @@ struct kvcache_attach {
 	__u32 out_client;
 };
 
+/* kvcache_alloc.flags */
+#define KVCACHE_ALLOC_CHECK	(1U << 0)	/* would it succeed now? take nothing */
+
 /**
  * struct kvcache_alloc - get pages to write (KVCACHE_ALLOC)
  * @size: sizeof(struct kvcache_alloc)
- * @flags: zero
+ * @flags: KVCACHE_ALLOC_CHECK or zero
  * @pool: the pool
- * @nr: pages wanted, 1 to KVCACHE_MAX_PAGES
+ * @nr: pages wanted, 1 to KVCACHE_MAX_PAGES; any number, 0 too, with
+ *      KVCACHE_ALLOC_CHECK
  * @deadline_ns: CLOCK_MONOTONIC time until which to wait; 0 not at all,
  *               KVCACHE_TIME_NEVER for as long as it takes
  * @out_missing: on EDQUOT, ENOSPC and E2BIG: pages short of the request
  * @out_pages: handles of the pages, all zeros inside
+ * @out_available: with KVCACHE_ALLOC_CHECK: pages that could be had now, in one
+ *                 request or several
+ * @out_limit: with KVCACHE_ALLOC_CHECK: pages that the tenant could ever have
+ *             in this pool
  *
- * On failure @out_missing is the one member that is written.
+ * On failure @out_missing is the one member that is written, beside those of
+ * KVCACHE_ALLOC_CHECK. The check is the allocator's own: with it, the errno is
+ * what the request would get if @deadline_ns were 0.
  *
  * Errors: EDQUOT over the tenant's max; ENOSPC not enough pages in the pool;
  * E2BIG more than the tenant's max or the pool could ever give; ETIMEDOUT;
@@ -267,6 +277,8 @@ struct kvcache_alloc {
 	__aligned_u64 deadline_ns;
 	__aligned_u64 out_missing;
 	__aligned_u64 out_pages[KVCACHE_MAX_PAGES];
+	__aligned_u64 out_available;
+	__aligned_u64 out_limit;
 };
 
 /**
@@ -279,8 +291,10 @@ struct kvcache_alloc {
  *
  * A PRIVATE page goes back to the pool; a SHARED page loses one of the
  * caller's references, and becomes CACHED with the last one. The pages are
- * put in the given order, first to last: give a chain from its root to its
- * leaf, so that the leaf is the first to be reclaimed.
+ * ordered so that the last one given is the first to be reclaimed: give a
+ * chain from its root to its leaf. Free a chain that is too long for one call
+ * leaf part first. Windowed pages (KVCACHE_PUBLISH_WINDOW) are reclaimed first
+ * page first.
  *
  * Errors: ESTALE; EPERM one of the pages is not held by the caller.
  */
@@ -356,14 +370,15 @@ struct kvcache_publish_page {
  * @pages: the pages, from the root of their chain to its leaf
  *
  * The pages are charged to @domain from then on. If @domain already has a
- * page under the highest-fill key of one of the pages, that page is returned
- * with a reference and the caller's is freed (deduplication). Publish only
- * what was written to the end.
+ * page under the highest-fill key of one of the pages, with the same fill, that
+ * page is returned with a reference and the caller's is freed (deduplication).
+ * Publish only what was written to the end.
  *
- * Errors: ESTALE; EPERM a page is not the caller's, or no PUBLISH grant of
- * @domain; EBUSY a page is pinned, exported or volatile; EDQUOT over the max
- * of @domain; ENOSPC it would take pages that another tenant's min promises;
- * ENOMEM.
+ * Errors: ESTALE; EPERM a page is not held by the caller, or no PUBLISH grant
+ * of @domain; EINVAL a page is not PRIVATE, or given twice; EBUSY a page is
+ * pinned, exported or volatile; EDQUOT over the max of @domain, or the bound
+ * of the grant; ENOSPC it would take pages that a tenant's min promises;
+ * ENOENT no such domain; ENOMEM.
  */
 struct kvcache_publish {
 	__u32 size;
@@ -388,7 +403,7 @@ struct kvcache_found {
 };
 
 /* kvcache_lookup.flags */
-#define KVCACHE_LOOKUP_PEEK	(1U << 0)	/* take no reference, stamp nothing */
+#define KVCACHE_LOOKUP_PEEK	(1U << 0)	/* take no reference, change nothing */
 
 /**
  * struct kvcache_lookup - find published pages (KVCACHE_LOOKUP)
@@ -406,6 +421,10 @@ struct kvcache_found {
  * @out_found: the pages, in the order of the prefix; with @tail only the last
  *             of them, whose first is page number
  *             ceil(@out_nr_keys / @keys_per_page) - @out_nr_pages
+ * @out_idle: with KVCACHE_LOOKUP_PEEK: of the pages found, those that are
+ *            CACHED, which taking them would keep from reclaim
+ * @out_available: with KVCACHE_LOOKUP_PEEK: pages that the caller could
+ *                 allocate after having taken the pages found
  *
  * A page counts as whole if its last key exists. Where it does not, the
  * deepest of its keys that exists ends the prefix. Pages of the caller's
@@ -425,6 +444,8 @@ struct kvcache_lookup {
 	__u32 out_nr_keys;
 	__u8 keys[KVCACHE_MAX_KEYS][KVCACHE_KEY_LEN];
 	struct kvcache_found out_found[KVCACHE_MAX_KEYS];
+	__aligned_u64 out_idle;
+	__aligned_u64 out_available;
 };
 
 /* kvcache_advise.advice: bits of what to do */
@@ -456,7 +477,8 @@ struct kvcache_lookup {
  * Errors: ESTALE (but not for a page that was taken while volatile, with
  * KVCACHE_ADVISE_NONVOLATILE: that one is reported in @out_state); EPERM not
  * a holder; EBUSY a page to be made volatile is pinned or exported; EINVAL
- * VOLATILE on a page that is not PRIVATE.
+ * VOLATILE on a page that is not PRIVATE, or a @ttl_ns for one that is;
+ * ENOMEM.
  */
 struct kvcache_advise {
 	__u32 size;
@@ -585,8 +607,9 @@ struct kvcache_retire {
  * @max: pages it can own at most, or KVCACHE_LIMIT_MAX (default)
  * @deadline_ns: CLOCK_MONOTONIC time at which pages above a lowered max are
  *               revoked; KVCACHE_TIME_NEVER: never
- * @ttl_ns: cached pages that nobody used for so long are given up;
- *          KVCACHE_TIME_NEVER (default): never
+ * @ttl_ns: cached pages that nobody used for so long are found no more and
+ *          given up; KVCACHE_TIME_NEVER (default): never; counts for pages
+ *          that become cached from now on
  * @cgroup: id of a cgroup v2 whose processes attach to this tenant, 0 none
  * @trust: 1 if opaque handles are taken from it
  * @out_tenant: number of the tenant
@@ -875,7 +898,8 @@ struct kvcache_page_get {
  *
  * Errors: EEXIST the name is taken; ENOMEM; ENOSPC too many pools; EBUSY
  * pages in use (REMOVE; RESIZE: where the pages to go are in use, the pool has
- * shrunk as far as it could); EINVAL fewer pages than the sum of all min.
+ * shrunk as far as it could, and @out_nr_pages says how far); EINVAL fewer
+ * pages than the sum of all min; E2BIG more than the pool was made for.
  */
 struct kvcache_pool_set {
 	__u32 size;
@@ -903,7 +927,8 @@ struct kvcache_pool_set {
 #define KVCACHE_EV_TENANT_GONE	10
 
 /**
- * struct kvcache_event - what read() returns, one record or more
+ * struct kvcache_event - what read() returns, one record or more; the queue of
+ * an open begins with its first read() or poll()
  * @type: KVCACHE_EV_*
  * @pool: the pool
  * @tenant: tenant that it is about

@@ -16,6 +16,9 @@
 extern "C" {
 #endif
 
+/* Everything declared here is exported; lib/libkvcache.map lists it. */
+#pragma GCC visibility push(default)
+
 /**
  * DOC: slabs
  *
@@ -326,6 +329,8 @@ unsigned int kva_threads_count(const struct kva_threads *t);
 void kva_threads_run(struct kva_threads *t, size_t nitems,
 		     void (*fn)(void *arg, size_t item, unsigned int thread),
 		     void *arg);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

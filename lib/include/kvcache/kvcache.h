@@ -16,6 +16,9 @@
 extern "C" {
 #endif
 
+/* Everything declared here is exported; lib/libkvcache.map lists it. */
+#pragma GCC visibility push(default)
+
 /**
  * DOC: conventions
  *
@@ -48,6 +51,8 @@ struct kvc_batch;	/* one step of several conversations */
  *                   In this process sizes below KVCACHE_PAGE_SIZE_MIN, down
  *                   to 64 bytes, are allowed, for tests
  * @local_max: in-process: limit of the tenant in pages; 0 for none
+ * @msg: room for a sentence on why the open failed, or NULL
+ * @msg_len: bytes at @msg
  */
 struct kvc_open_opts {
 	size_t sz;
@@ -56,13 +61,17 @@ struct kvc_open_opts {
 	uint64_t local_bytes;
 	uint64_t local_page_size;
 	uint64_t local_max;
+	char *msg;
+	size_t msg_len;
 };
 
 /**
  * kvc_open() - open a backend and attach to it
- * @where: "local" for the in-process backend, or NULL: $KVCACHE if that is
- *         set, else the first of /dev/kvcache, the broker's socket, and with
- *         KVC_OPEN_LOCAL this process
+ * @where: "local" for the in-process backend, "local:bytes=1G,page=2M,max=100"
+ *         for one with these sizes, the path of a device or of a broker's
+ *         socket; or NULL: $KVCACHE if that is set, else the first of
+ *         /dev/kvcache, the broker's socket, and with KVC_OPEN_LOCAL this
+ *         process
  * @opts: options, or NULL
  * @out: the context, to be closed by the caller
  *
@@ -75,7 +84,7 @@ int kvc_open(const char *where, const struct kvc_open_opts *opts,
 /* Close: every page that is not published is lost, all references dropped. */
 void kvc_close(struct kvc *ctx);
 
-/* Why the last call on this context failed; "" if none did. */
+/* Why the last call on this context that failed did; "" if none has. */
 const char *kvc_errmsg(const struct kvc *ctx);
 
 /* "local", "device" or "broker". */
@@ -496,6 +505,8 @@ int kvc_batch_commit(struct kvc_batch *b);
 
 /* End a step as if it had not been. What was reserved stays reserved. */
 void kvc_batch_abort(struct kvc_batch *b);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cache.c - a model's cache: a layout, a pool, and the kernels for both.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static int choose_ops(struct kvc *ctx, const char *isa,
+		      const struct kva_ops **out)
+{
+	const struct kva_ops *ops;
+	unsigned int i;
+	int runs;
+
+	if (!isa) {
+		*out = kva_config();
+		if (*out)
+			return 0;
+		return kvc_fail(ctx, -EOPNOTSUPP,
+				"KVATTN_ISA=%s: no such kernels, or not for this CPU",
+				getenv("KVATTN_ISA"));
+	}
+	for (i = 0; (ops = kva_variant(i, &runs)); i++) {
+		if (strcmp(ops->name, isa))
+			continue;
+		if (!runs)
+			return kvc_fail(ctx, -EOPNOTSUPP,
+					"this CPU does not run the %s kernels",
+					isa);
+		*out = ops;
+		return 0;
+	}
+	return kvc_fail(ctx, -EOPNOTSUPP, "there are no \"%s\" kernels", isa);
+}
+
+static int open_pool(struct kvc_cache *c, const struct kvc_model *m)
+{
+	struct kvc *ctx = c->ctx;
+	struct kvcache_pool_info pool;
+	char why[160];
+	int rc;
+
+	rc = kvc_pool_info(ctx, c->o.pool, &pool, NULL);
+	if (rc)
+		return rc;
+	if (pool.kind != KVCACHE_POOL_HOST)
+		return kvc_fail(ctx, -EOPNOTSUPP,
+				"pool %u is on a device, and this build has kernels for host memory only",
+				pool.id);
+	rc = kvc_layout_init(&c->l, m, pool.page_size, why, sizeof(why));
+	if (rc)
+		return kvc_fail(ctx, rc, "%s", why);
+	c->ro = ctx->sys->ops->window(ctx->sys, pool.id, 0);
+	c->rw = ctx->sys->ops->window(ctx->sys, pool.id, 1);
+	if (!c->ro || !c->rw)
+		return kvc_fail(ctx, -ENOMEM, "pool %u cannot be mapped",
+				pool.id);
+	/* With the null page; it grows if the pool does. */
+	c->slots = calloc(pool.nr_pages + 1, sizeof(struct kvc_page *));
+	if (!c->slots)
+		return -ENOMEM;
+	c->nslots = pool.nr_pages + 1;
+	return 0;
+}
+
+int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
+		     const struct kvc_cache_opts *opts, struct kvc_cache **out)
+{
+	struct kvc_model m;
+	struct kvc_cache *c;
+	int rc;
+
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->ctx = ctx;
+	if (kvc_opts_copy(&m, sizeof(m), model) ||
+	    kvc_opts_copy(&c->o, sizeof(c->o), opts)) {
+		rc = kvc_fail(ctx, -EINVAL,
+			      "struct kvc_model or kvc_cache_opts: bad sz, or members that this library does not know");
+		goto fail;
+	}
+	if (c->o.split % 16) {
+		rc = kvc_fail(ctx, -EINVAL,
+			      "a split of %u tokens is no multiple of 16",
+			      c->o.split);
+		goto fail;
+	}
+	rc = choose_ops(ctx, c->o.isa, &c->ops);
+	if (rc)
+		goto fail;
+	rc = open_pool(c, &m);
+	if (rc)
+		goto fail;
+	rc = kva_threads_create(c->o.threads, &c->threads);
+	if (rc) {
+		kvc_fail(ctx, rc, "the kernels' threads: %s",
+			 strerrordesc_np(-rc));
+		goto fail;
+	}
+	for (uint32_t i = 0; i < c->l.ngroups; i++)
+		kvc_key_root(c->root[i], &c->l.group[i], c->o.salt, NULL, 0);
+	*out = c;
+	return 0;
+
+fail:
+	free(c->slots);
+	free(c);
+	return rc;
+}
+
+void kvc_cache_destroy(struct kvc_cache *c)
+{
+	if (!c)
+		return;
+	for (uint32_t i = 0; i < c->nslots; i++)
+		if (c->slots[i])
+			kvc_page_drop(c, c->slots[i]);
+	kva_threads_destroy(c->threads);
+	free(c->slots);
+	free(c->index);
+	free(c->fresh);
+	free(c);
+}
+
+struct kva_threads *kvc_cache_threads(struct kvc_cache *c)
+{
+	return c->threads;
+}
+
+const char *kvc_cache_isa(const struct kvc_cache *c)
+{
+	return c->ops->name;
+}
+
+uint32_t kvc_cache_page_tokens(const struct kvc_cache *c, uint32_t group)
+{
+	return group < c->l.ngroups ? c->l.group[group].page_tokens : 0;
+}
+
+uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group)
+{
+	return group < c->l.ngroups ? c->l.group[group].block_tokens : 0;
+}
+
+void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out)
+{
+	*out = c->st;
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT
+/*
+ * ctx.c - a context: one client of one backend.
+ *
+ * Every command goes through kvc_call(), which is where sizes are filled in,
+ * interrupted calls restarted and refusals put into words.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "internal.h"
+
+#define DEVICE_PATH "/dev/kvcache"
+#define BROKER_PATH "/run/kvcache/broker"
+
+static const struct {
+	const char *name;
+	uint32_t size;
+} commands[] = {
+#define CMD(nr, s) [KVCACHE_NR_##nr] = { #nr, sizeof(struct kvcache_##s) }
+	CMD(QUERY, query),
+	CMD(ATTACH, attach),
+	CMD(ALLOC, alloc),
+	CMD(FREE, free),
+	CMD(PUBLISH, publish),
+	CMD(LOOKUP, lookup),
+	CMD(ADVISE, advise),
+	CMD(EXPORT, export),
+	CMD(PROVIDE, provide),
+	CMD(TAKE, take),
+	CMD(RETIRE, retire),
+	CMD(TENANT_CREATE, tenant_set),
+	CMD(TENANT_SET, tenant_set),
+	CMD(TENANT_REMOVE, tenant_ref),
+	CMD(TENANT_FLUSH, tenant_ref),
+	CMD(TENANT_GRANT, tenant_grant),
+	CMD(TENANT_GET, tenant_get),
+	CMD(CLIENT_GET, client_get),
+	CMD(PAGE_GET, page_get),
+	CMD(POOL_SET, pool_set),
+#undef CMD
+};
+
+int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(ctx->msg, sizeof(ctx->msg), fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+int kvc_opts_copy(void *dst, size_t dst_size, const void *src)
+{
+	const unsigned char *p = src;
+	size_t sz, i;
+
+	memset(dst, 0, dst_size);
+	if (!src)
+		return 0;
+	memcpy(&sz, src, sizeof(sz));
+	if (sz < sizeof(sz))
+		return -EINVAL;
+	for (i = dst_size; i < sz; i++)
+		if (p[i])
+			return -EINVAL;
+	memcpy(dst, src, KVC_MIN(sz, dst_size));
+	return 0;
+}
+
+void *kvc_regrow(void *p, uint32_t *cap, uint32_t want, size_t elem)
+{
+	uint32_t n = KVC_MAX(want, 16u);
+
+	if (p && want <= *cap)
+		return p;
+	if (*cap <= UINT32_MAX / 2)
+		n = KVC_MAX(n, *cap * 2);
+	p = reallocarray(p, n, elem);
+	if (p)
+		*cap = n;
+	return p;
+}
+
+int kvc_call(struct kvc *ctx, unsigned int nr, void *arg)
+{
+	bool waits;
+	int rc;
+
+	if (nr >= sizeof(commands) / sizeof(commands[0]) || !commands[nr].size)
+		return kvc_fail(ctx, -ENOTTY, "no command %#x", nr);
+	/* The first member of each struct is its size. */
+	memcpy(arg, &commands[nr].size, sizeof(commands[nr].size));
+	waits = nr == KVCACHE_NR_ALLOC &&
+		((struct kvcache_alloc *)arg)->deadline_ns;
+	do {
+		rc = ctx->sys->ops->call(ctx->sys, nr, arg);
+	} while (rc == -EINTR && !waits);
+	if (rc < 0)
+		return kvc_fail(ctx, rc, "%s: %s", commands[nr].name,
+				strerrordesc_np(-rc));
+	return rc;
+}
+
+int kvc_pool_info(struct kvc *ctx, uint32_t pool,
+		  struct kvcache_pool_info *out, uint32_t *tenant)
+{
+	struct kvcache_query q = { .flags = 0 };
+	int rc;
+
+	rc = kvc_call(ctx, KVCACHE_NR_QUERY, &q);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < q.out_nr_pools; i++) {
+		if (q.out_pools[i].id != pool)
+			continue;
+		*out = q.out_pools[i];
+		if (tenant)
+			*tenant = q.out_tenant;
+		return 0;
+	}
+	return kvc_fail(ctx, -ENOENT, "there is no pool %u", pool);
+}
+
+int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
+{
+	int rc;
+
+	if (!n)
+		return kvc_fail(ctx, -EINVAL, "no room for an event");
+	do {
+		rc = ctx->sys->ops->events(ctx->sys, ev, n);
+	} while (rc == -EINTR);
+	if (rc < 0)
+		return kvc_fail(ctx, rc, "events: %s", strerrordesc_np(-rc));
+	return rc;
+}
+
+const char *kvc_errmsg(const struct kvc *ctx)
+{
+	return ctx->msg;
+}
+
+const char *kvc_backend(const struct kvc *ctx)
+{
+	return ctx->sys->ops->name;
+}
+
+/* A number with an optional K, M or G. */
+static int parse_size(const char *s, const char **end, uint64_t *out)
+{
+	unsigned int shift = 0;
+	char *e;
+
+	if (*s < '0' || *s > '9')
+		return -EINVAL;
+	errno = 0;
+	*out = strtoull(s, &e, 0);
+	if (errno)
+		return -EINVAL;
+	if (*e == 'K')
+		shift = 10;
+	else if (*e == 'M')
+		shift = 20;
+	else if (*e == 'G')
+		shift = 30;
+	if (shift && (*out << shift) >> shift != *out)
+		return -EINVAL;
+	*out <<= shift;
+	*end = e + !!shift;
+	return 0;
+}
+
+/* What follows "local:". */
+static int parse_local(struct kvc *ctx, const char *s,
+		       struct kvc_open_opts *o)
+{
+	const struct {
+		const char *name;
+		uint64_t *to;
+	} keys[] = {
+		{ "bytes=", &o->local_bytes },
+		{ "page=", &o->local_page_size },
+		{ "max=", &o->local_max },
+	};
+	const size_t nkeys = sizeof(keys) / sizeof(keys[0]);
+	const char *at = s;
+	size_t i;
+
+	for (;;) {
+		for (i = 0; i < nkeys; i++)
+			if (!strncmp(at, keys[i].name, strlen(keys[i].name)))
+				break;
+		if (i == nkeys || parse_size(at + strlen(keys[i].name), &at,
+					     keys[i].to))
+			break;
+		if (!*at)
+			return 0;
+		if (*at++ != ',')
+			break;
+	}
+	return kvc_fail(ctx, -EINVAL,
+			"\"local:%s\": not understood from \"%s\" on; local:bytes=1G,page=2M,max=100 is the form",
+			s, at);
+}
+
+/* A path is a device or a broker's socket: say what is the matter with it. */
+static int open_path(struct kvc *ctx, const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return kvc_fail(ctx, -ENODEV,
+				"%s: %s; load the module, start the broker, or open \"local\"",
+				path, strerrordesc_np(errno));
+	if (S_ISCHR(st.st_mode))
+		return kvc_fail(ctx, -EOPNOTSUPP,
+				"%s: a device, and this build has no device backend; open \"local\"",
+				path);
+	if (S_ISSOCK(st.st_mode))
+		return kvc_fail(ctx, -EOPNOTSUPP,
+				"%s: a socket, and this build has no broker backend; open \"local\"",
+				path);
+	return kvc_fail(ctx, -EINVAL, "%s: neither a device nor a socket",
+			path);
+}
+
+/* Nothing was named: the device, the broker, or this process if allowed. */
+static int open_first(struct kvc *ctx, const struct kvc_open_opts *o)
+{
+	static const char *const paths[] = { DEVICE_PATH, BROKER_PATH };
+	int rc;
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		rc = open_path(ctx, paths[i]);
+		if (rc != -ENODEV)
+			return rc;
+	}
+	if (o->flags & KVC_OPEN_LOCAL)
+		return kvc_sys_local_open(o, &ctx->sys);
+	return kvc_fail(ctx, -ENODEV,
+			"neither " DEVICE_PATH " nor " BROKER_PATH
+			" is there; KVCACHE=local keeps the pages in this process");
+}
+
+static int open_sys(struct kvc *ctx, const char *where,
+		    struct kvc_open_opts *o)
+{
+	int rc = 0;
+
+	if (!where)
+		where = getenv("KVCACHE");
+	if (!where || !*where)
+		return open_first(ctx, o);
+	if (*where == '/')
+		return open_path(ctx, where);
+	if (!strncmp(where, "local:", 6))
+		rc = parse_local(ctx, where + 6, o);
+	else if (strcmp(where, "local"))
+		rc = kvc_fail(ctx, -EINVAL,
+			      "\"%s\": \"local\", a device or a socket can be opened",
+			      where);
+	if (rc)
+		return rc;
+	return kvc_sys_local_open(o, &ctx->sys);
+}
+
+static int attach(struct kvc *ctx, const char *tenant)
+{
+	struct kvcache_attach a = { .by = KVCACHE_ATTACH_AUTO };
+	int rc;
+
+	if (tenant) {
+		if (strlen(tenant) >= sizeof(a.name))
+			return kvc_fail(ctx, -EINVAL,
+					"the tenant's name has more than %zu bytes",
+					sizeof(a.name) - 1);
+		a.by = KVCACHE_ATTACH_NAME;
+		strcpy(a.name, tenant);
+	}
+	rc = kvc_call(ctx, KVCACHE_NR_ATTACH, &a);
+	if (rc == -ENOENT && tenant)
+		return kvc_fail(ctx, rc, "there is no tenant \"%s\"", tenant);
+	return rc;
+}
+
+int kvc_open(const char *where, const struct kvc_open_opts *opts,
+	     struct kvc **out)
+{
+	struct kvc_open_opts o;
+	struct kvc *ctx;
+	int rc;
+
+	rc = kvc_opts_copy(&o, sizeof(o), opts);
+	if (rc)
+		return rc;
+	ctx = calloc(1, sizeof(*ctx));
+	if (!ctx)
+		return -ENOMEM;
+	if (o.flags & ~KVC_OPEN_LOCAL)
+		rc = kvc_fail(ctx, -EINVAL, "unknown flags %#x", o.flags);
+	else
+		rc = open_sys(ctx, where, &o);
+	if (rc && !ctx->msg[0])
+		kvc_fail(ctx, rc, "the in-process backend: %s",
+			 strerrordesc_np(-rc));
+	if (rc)
+		goto fail;
+	rc = attach(ctx, o.tenant);
+	if (rc)
+		goto fail_sys;
+	ctx->msg[0] = '\0';
+	*out = ctx;
+	return 0;
+
+fail_sys:
+	ctx->sys->ops->close(ctx->sys);
+fail:
+	if (o.msg && o.msg_len)
+		snprintf(o.msg, o.msg_len, "%s", ctx->msg);
+	free(ctx);
+	return rc;
+}
+
+void kvc_close(struct kvc *ctx)
+{
+	if (!ctx)
+		return;
+	ctx->sys->ops->close(ctx->sys);
+	free(ctx);
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internal.h - what the files of lib/ share and nobody else sees.
+ *
+ * From the bottom up: ctx.c (backend), layout.c (how a page is divided),
+ * key.c (what a prefix is called), cache.c, page.c (pages held and
+ * remembered), index.c (their tokens), publish.c, prefix.c, reserve.c,
+ * predict.c, seq.c, batch.c.
+ */
+#ifndef KVC_INTERNAL_H
+#define KVC_INTERNAL_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <kvattn.h>
+#include <kvcache/kvcache.h>
+
+#include "sys.h"
+
+#define KVC_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define KVC_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* ---- ctx.c ------------------------------------------------------------ */
+
+struct kvc {
+	struct kvc_sys *sys;
+	char msg[256];		/* kvc_errmsg() */
+};
+
+/* Record why a call fails; returns @err. */
+__attribute__((format(printf, 3, 4)))
+int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...);
+
+/*
+ * Copy a caller's struct that begins with its size: what it does not have is
+ * zero. -EINVAL if it has something that this library does not know.
+ */
+int kvc_opts_copy(void *dst, size_t dst_size, const void *src);
+
+/* A pool, and the own tenant's number (may be NULL), as they are now. */
+int kvc_pool_info(struct kvc *ctx, uint32_t pool,
+		  struct kvcache_pool_info *out, uint32_t *tenant);
+
+/* realloc() to hold @want, at least doubling *@cap; NULL without memory. */
+void *kvc_regrow(void *p, uint32_t *cap, uint32_t want, size_t elem);
+
+/* ---- layout.c --------------------------------------------------------- */
+
+/**
+ * struct kvc_lgroup - how a group's page is divided
+ * @g: as the caller described it
+ * @nlayers: its layers
+ * @page_tokens: P, token slots in a page
+ * @block_tokens: tokens in a block; the last block of a page may be short
+ * @token_bytes: bytes of one token, all layers of the group
+ * @layer_bytes: bytes from one layer's K part to the next layer's
+ * @k_slab: bytes of one head's K slab
+ * @v_slab: bytes of one head's V slab
+ * @fingerprint: digest of everything that decides what a page's bytes mean
+ */
+struct kvc_lgroup {
+	struct kvc_group g;
+	uint32_t nlayers;
+	uint32_t page_tokens;
+	uint32_t block_tokens;
+	uint64_t token_bytes;
+	uint64_t layer_bytes;
+	uint64_t k_slab;
+	uint64_t v_slab;
+	uint8_t fingerprint[KVCACHE_KEY_LEN];
+};
+
+struct kvc_layout {
+	uint32_t nlayers;
+	uint32_t ngroups;
+	uint32_t q_heads;
+	uint32_t order;			/* enum kva_order */
+	uint64_t page_size;
+	struct kvc_lgroup group[KVC_MAX_GROUPS];
+	uint8_t layer_group[KVC_MAX_LAYERS];
+	uint16_t layer_index[KVC_MAX_LAYERS];	/* within its group */
+};
+
+/*
+ * -EINVAL, -E2BIG, -EOPNOTSUPP; @why (of @why_len bytes, may be NULL) says
+ * what is wrong.
+ */
+int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
+		    uint64_t page_size, char *why, size_t why_len);
+/* The view of one layer, without sequences. */
+void kvc_layout_view(const struct kvc_layout *l, uint32_t layer, void *base,
+		     struct kva_view *v);
+
+/* ---- key.c ------------------------------------------------------------ */
+
+/* The key of the empty prefix; the chain carries its arguments to all keys. */
+void kvc_key_root(uint8_t out[KVCACHE_KEY_LEN], const struct kvc_lgroup *g,
+		  const uint8_t salt[32], const void *extra, size_t extra_len);
+/*
+ * Keys of a page that holds @fill tokens and follows the prefix @parent: one
+ * for each whole block, and one for a rest. Ascending; returns their number,
+ * at most KVCACHE_MAX_PAGE_KEYS.
+ */
+uint32_t kvc_key_page(const struct kvc_lgroup *g,
+		      const uint8_t parent[KVCACHE_KEY_LEN],
+		      const uint32_t *tokens, uint32_t fill,
+		      struct kvcache_key *keys);
+
+/* ---- page.c ----------------------------------------------------------- */
+
+/**
+ * struct kvc_page - a page that this context holds, or remembers
+ * @handle: the backend's handle
+ * @refs: sequences that hold it. The context has one reference of the
+ *        backend's however many these are; 0: none, the page is CACHED (or
+ *        gone) and only remembered
+ * @leaving: sequences of the step being planned that will copy it
+ * @shared: published, so immutable
+ * @indexed: @parent, @key, @fill and @tokens are set, and index.c knows it
+ * @fill: tokens that @key stands for
+ * @parent: key of the prefix before the page
+ * @key: key of the prefix with the page's @fill tokens
+ * @tokens: [@fill]
+ */
+struct kvc_page {
+	uint64_t handle;
+	uint32_t refs;
+	uint32_t leaving;
+	bool shared;
+	bool indexed;
+	uint32_t fill;
+	uint8_t parent[KVCACHE_KEY_LEN];
+	uint8_t key[KVCACHE_KEY_LEN];
+	uint32_t *tokens;
+};
+
+static inline uint32_t kvc_page_number(uint64_t handle)
+{
+	return (uint32_t)handle;
+}
+
+/**
+ * struct kvc_cache - a model's cache
+ * @ctx: the context
+ * @l: the layout
+ * @o: the options
+ * @ops: kernels
+ * @threads: their threads
+ * @ro: window in which pages are read
+ * @rw: window in which PRIVATE pages are written
+ * @root: key of the empty prefix of each group, without extra bytes
+ * @slots: [@nslots] page object of each page number, or NULL. One object a
+ *         number, so what is remembered is never more than the pool
+ * @index: [@nindex] pages by (parent, tokens), ascending
+ * @live: sequences
+ * @fresh: scratch of kvc_reserve()
+ * @st: counters
+ */
+struct kvc_cache {
+	struct kvc *ctx;
+	struct kvc_layout l;
+	struct kvc_cache_opts o;
+	const struct kva_ops *ops;
+	struct kva_threads *threads;
+	char *ro;
+	char *rw;
+	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
+	struct kvc_page **slots;
+	uint32_t nslots;
+	struct kvc_page **index;
+	uint32_t nindex;
+	uint32_t index_cap;
+	struct kvc_seq *live;
+	struct kvc_page **fresh;
+	uint32_t fresh_cap;
+	struct kvc_stats st;
+};
+
+static inline const void *kvc_page_ro(const struct kvc_cache *c,
+				      uint64_t handle)
+{
+	return c->ro + kvc_page_number(handle) * c->l.page_size;
+}
+
+/* @n fresh pages with one reference each, or none and -errno. */
+int kvc_pages_alloc(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
+		    struct kvc_page **out);
+/* Drop one reference of each; the order is from a chain's root to its leaf. */
+void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
+		   uint32_t n);
+/* Give up to KVCACHE_MAX_PAGES references back to the backend. */
+void kvc_handles_free(struct kvc_cache *c, const uint64_t *handles, uint32_t n);
+/*
+ * The object of a published page for which the caller got a reference from
+ * the backend, with one reference more. NULL without memory: the caller still
+ * has its reference.
+ */
+struct kvc_page *kvc_page_adopt(struct kvc_cache *c, uint64_t handle);
+/* The object of a handle, if there is one. */
+struct kvc_page *kvc_page_find(const struct kvc_cache *c, uint64_t handle);
+/* Put an object under the number of its handle; -ENOMEM. */
+int kvc_page_bind(struct kvc_cache *c, struct kvc_page *p);
+/* Take it out of the index, and free it if nobody holds it. */
+void kvc_page_forget(struct kvc_cache *c, struct kvc_page *p);
+/* Free an object whose page is not ours any more. */
+void kvc_page_drop(struct kvc_cache *c, struct kvc_page *p);
+/* The first @n rows of a page of @group. */
+void kvc_page_copy(struct kvc_cache *c, uint32_t group, uint64_t dst,
+		   uint64_t src, uint32_t n);
+
+/* ---- index.c ---------------------------------------------------------- */
+
+/* Remember what a page holds. Without memory it is not remembered. */
+void kvc_index_add(struct kvc_cache *c, struct kvc_page *p,
+		   const uint8_t parent[KVCACHE_KEY_LEN],
+		   const struct kvcache_key *key, const uint32_t *tokens);
+void kvc_index_del(struct kvc_cache *c, struct kvc_page *p);
+/*
+ * The page that begins with most of tokens[0, @n) after @parent, and how many
+ * in *@match; NULL if none begins with the first.
+ */
+struct kvc_page *kvc_index_find(const struct kvc_cache *c,
+				const uint8_t parent[KVCACHE_KEY_LEN],
+				const uint32_t *tokens, uint32_t n,
+				uint32_t *match);
+/* Leading tokens that two runs have in common. */
+uint32_t kvc_common(const uint32_t *a, const uint32_t *b, uint32_t n);
+
+/* ---- prefix.c --------------------------------------------------------- */
+
+/**
+ * struct kvc_hit - a page that serves part of a prompt
+ * @page: a PRIVATE page of this context, no reference taken; or NULL
+ * @handle: its handle
+ * @domain: tenant that a published page is charged to
+ */
+struct kvc_hit {
+	struct kvc_page *page;
+	uint64_t handle;
+	uint32_t domain;
+};
+
+/**
+ * struct kvc_match - what one group can serve of a prompt
+ * @hits: [@n] pages in order; the last may serve in part only
+ * @ends: key of the prefix that each whole page ends
+ * @n: pages
+ * @taken: leading pages whose references have found another owner
+ * @nkeys: entries of @ends that are computed
+ * @len: tokens
+ */
+struct kvc_match {
+	struct kvc_hit *hits;
+	uint8_t (*ends)[KVCACHE_KEY_LEN];
+	uint32_t n;
+	uint32_t taken;
+	uint32_t nkeys;
+	uint32_t len;
+};
+
+/**
+ * kvc_match() - the longest prefix of tokens[0, @max) that all groups serve
+ * @c: the cache
+ * @root: key of the empty prefix of each group
+ * @tokens: the tokens
+ * @max: their number
+ * @peek: take no references
+ * @m: [ngroups], zeros; the pages, trimmed to the result. kvc_match_put() in
+ *     any case
+ *
+ * Return: 0 or -errno; the length is in @m[0].len, equal for all groups.
+ */
+int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
+	      const uint32_t *tokens, uint32_t max, bool peek,
+	      struct kvc_match *m);
+/* Shorten all groups to @len tokens, and drop references past them. */
+void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len,
+		    bool peek);
+/* Drop what was not taken, of all groups. */
+void kvc_match_put(struct kvc_cache *c, struct kvc_match *m, bool peek);
+/* Must the rows of this group's last page be copied? */
+bool kvc_match_copies(const struct kvc_cache *c, uint32_t group,
+		      const struct kvc_match *m);
+/* The longest length up to @len at which a page of every group ends. */
+uint32_t kvc_match_whole(const struct kvc_layout *l, uint32_t len);
+
+/* ---- predict.c -------------------------------------------------------- */
+
+/**
+ * struct kvc_supply - pages that an allocation could get
+ * @tenant: the own tenant
+ * @pool: pages that the pool would give
+ * @own: pages up to the own max
+ * @limit: pages that the tenant could ever have
+ * @held: pages charged to it
+ */
+struct kvc_supply {
+	uint32_t tenant;
+	uint64_t pool;
+	uint64_t own;
+	uint64_t limit;
+	uint64_t held;
+};
+
+int kvc_supply(struct kvc_cache *c, struct kvc_supply *s);
+
+/* ---- seq.c ------------------------------------------------------------ */
+
+/**
+ * struct kvc_chain - one group's pages of a sequence
+ * @pages: [@n] the pages, reserved ones at the end
+ * @numbers: [@n] their numbers, as kernels want them
+ * @ends: key of the prefix that each full page ends (unless no_reuse)
+ * @n: pages
+ * @cap: room in the three
+ * @published: leading pages known to be published
+ * @root: key of the empty prefix
+ */
+struct kvc_chain {
+	struct kvc_page **pages;
+	uint32_t *numbers;
+	uint8_t (*ends)[KVCACHE_KEY_LEN];
+	uint32_t n;
+	uint32_t cap;
+	uint32_t published;
+	uint8_t root[KVCACHE_KEY_LEN];
+};
+
+struct kvc_seq {
+	struct kvc_cache *c;
+	struct kvc_seq *prev, *next;	/* c->live */
+	struct kvc_batch *batch;	/* the planned one it is in */
+	uint32_t *tokens;		/* past @len: of the planned step */
+	uint32_t len;
+	uint32_t tokens_cap;
+	uint32_t priority;
+	uint64_t ttl_ns;
+	bool no_reuse;
+	struct kvc_chain chain[];	/* one a group */
+};
+
+static inline const uint8_t *kvc_chain_parent(const struct kvc_chain *ch,
+					      uint32_t page)
+{
+	return page ? ch->ends[page - 1] : ch->root;
+}
+
+int kvc_chain_grow(struct kvc_chain *ch, uint32_t want);
+static inline void kvc_chain_set(struct kvc_chain *ch, uint32_t i,
+				 struct kvc_page *p)
+{
+	ch->pages[i] = p;
+	ch->numbers[i] = kvc_page_number(p->handle);
+}
+
+/* ---- reserve.c -------------------------------------------------------- */
+
+static inline uint64_t kvc_pages_for(const struct kvc_lgroup *g, uint64_t len)
+{
+	return (len + g->page_tokens - 1) / g->page_tokens;
+}
+
+int kvc_tokens_grow(struct kvc_seq *s, uint32_t want);
+/* Pages that a sequence would take for @n more tokens, copies included. */
+uint64_t kvc_seq_need(const struct kvc_seq *s, uint64_t n);
+/*
+ * Pages for the new tokens of all items, tails that others hold copied; or
+ * nothing and -errno. No sequence is in there twice.
+ */
+int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
+		uint64_t deadline_ns);
+
+/* ---- publish.c -------------------------------------------------------- */
+
+/* The keys of pages that became full, from page @first of the chain on. */
+void kvc_seq_keys(struct kvc_seq *s, uint32_t group, uint32_t first);
+/*
+ * Publish the full pages that are not, and with @tail the partly filled one.
+ * For want of room they stay as they are, and 0 is returned.
+ */
+int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail);
+
+#endif /* KVC_INTERNAL_H */

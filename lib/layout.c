@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+/*
+ * layout.c - how a page is divided among layers, heads and tokens.
+ *
+ * A page of a group is [layer][K, V][kv_head][slab]; kernels/ says what a slab
+ * is. Pure arithmetic: nothing here needs a context.
+ */
+#include <endian.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <nettle/sha2.h>
+
+#include "internal.h"
+
+#define MAX_HEADS 4096
+#define MIN_PAGE_SIZE 64	/* in-process test pools */
+#define FINGERPRINT_VERSION 1	/* of keys: changes when their meaning does */
+
+struct why {
+	char *buf;
+	size_t len;
+};
+
+__attribute__((format(printf, 3, 4)))
+static int refuse(const struct why *why, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!why->buf)
+		return err;
+	va_start(ap, fmt);
+	vsnprintf(why->buf, why->len, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+static int check_group(const struct kvc_model *m, uint32_t i,
+		       const struct why *why)
+{
+	const struct kvc_group *g = &m->groups[i];
+
+	if (!g->kv_heads || g->kv_heads > MAX_HEADS)
+		return refuse(why, -EINVAL, "group %u: %u KV heads, 1 to %u can be",
+			      i, g->kv_heads, MAX_HEADS);
+	if (!m->q_heads || m->q_heads % g->kv_heads)
+		return refuse(why, -EINVAL,
+			      "group %u: %u query heads are no multiple of %u KV heads",
+			      i, m->q_heads, g->kv_heads);
+	if (!g->k_dim || g->k_dim % 16 || g->k_dim > KVA_DIM_MAX ||
+	    !g->v_dim || g->v_dim % 16 || g->v_dim > KVA_DIM_MAX)
+		return refuse(why, -EINVAL,
+			      "group %u: head dimensions %u and %u, multiples of 16 up to %u can be",
+			      i, g->k_dim, g->v_dim, KVA_DIM_MAX);
+	if (!kva_type_size(g->k_type) || !kva_type_size(g->v_type))
+		return refuse(why, -EINVAL, "group %u: unknown element type %u",
+			      i, kva_type_size(g->k_type) ? g->v_type :
+			      g->k_type);
+	if (g->window || g->sinks)
+		return refuse(why, -EOPNOTSUPP,
+			      "group %u: sliding windows are not built yet", i);
+	return 0;
+}
+
+static int check_model(const struct kvc_model *m, uint64_t page_size,
+		       const struct why *why)
+{
+	int rc;
+
+	if (!m->nlayers || m->nlayers > KVC_MAX_LAYERS)
+		return refuse(why, -EINVAL, "%u layers, 1 to %u can be",
+			      m->nlayers, KVC_MAX_LAYERS);
+	if (!m->ngroups || m->ngroups > KVC_MAX_GROUPS || !m->groups)
+		return refuse(why, -EINVAL, "%u layer groups, 1 to %u can be",
+			      m->ngroups, KVC_MAX_GROUPS);
+	if (page_size < MIN_PAGE_SIZE || page_size > KVCACHE_PAGE_SIZE_MAX ||
+	    page_size & (page_size - 1))
+		return refuse(why, -EINVAL,
+			      "a page of %llu bytes: powers of two to %llu can be",
+			      (unsigned long long)page_size,
+			      KVCACHE_PAGE_SIZE_MAX);
+	if (m->page_tokens >= 16 && m->page_tokens % 8)
+		return refuse(why, -EINVAL,
+			      "%u tokens a page: from 16 on a multiple of 8",
+			      m->page_tokens);
+	for (uint32_t i = 0; i < m->ngroups; i++) {
+		rc = check_group(m, i, why);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static uint64_t slots_bytes(struct kvc_lgroup *g, uint32_t order,
+			    uint32_t tokens)
+{
+	g->k_slab = kva_slab_size(g->g.k_type, order, 0, tokens, g->g.k_dim);
+	g->v_slab = kva_slab_size(g->g.v_type, order, 1, tokens, g->g.v_dim);
+	g->layer_bytes = g->g.kv_heads * (g->k_slab + g->v_slab);
+	return g->nlayers * g->layer_bytes;
+}
+
+/* Fill in what follows from the number of tokens in a page. */
+static int divide(struct kvc_layout *l, uint32_t i, uint32_t page_tokens,
+		  const struct why *why)
+{
+	struct kvc_lgroup *g = &l->group[i];
+	uint32_t p = page_tokens;
+
+	if (!p) {
+		/* An upper bound: a slab is never smaller than its rows. */
+		p = l->page_size / g->token_bytes;
+		while (p && slots_bytes(g, l->order,
+					p < 16 ? p : p - p % 8) > l->page_size)
+			p--;
+		if (p >= 16)
+			p -= p % 8;
+	}
+	if (!p || slots_bytes(g, l->order, p) > l->page_size)
+		return refuse(why, -E2BIG,
+			      "group %u: %u tokens of %llu bytes do not fit in a page of %llu bytes: take larger pages",
+			      i, p ? p : 1, (unsigned long long)g->token_bytes,
+			      (unsigned long long)l->page_size);
+	g->page_tokens = p;
+	g->block_tokens = p;
+	if (p >= 16) {
+		g->block_tokens = 16;
+		while ((p + g->block_tokens - 1) / g->block_tokens >
+		       KVCACHE_MAX_PAGE_KEYS)
+			g->block_tokens += 16;
+	}
+	return 0;
+}
+
+static void fingerprint(struct kvc_layout *l, const struct kvc_model *m,
+			uint32_t i)
+{
+	struct kvc_lgroup *g = &l->group[i];
+	const uint32_t v[] = {
+		htole32(FINGERPRINT_VERSION), htole32(i), htole32(l->nlayers),
+		htole32(l->order), htole32(g->nlayers),
+		htole32(g->g.kv_heads), htole32(g->g.k_dim),
+		htole32(g->g.v_dim), htole32(g->g.k_type),
+		htole32(g->g.v_type), htole32(g->g.window),
+		htole32(g->g.sinks), htole32(g->page_tokens),
+		htole32(g->block_tokens),
+	};
+	uint64_t epoch = htole64(m->epoch);
+	struct sha256_ctx h;
+
+	sha256_init(&h);
+	sha256_update(&h, sizeof(v), (const uint8_t *)v);
+	sha256_update(&h, sizeof(m->id), m->id);
+	sha256_update(&h, sizeof(epoch), (const uint8_t *)&epoch);
+	sha256_update(&h, l->nlayers, l->layer_group);
+	sha256_digest(&h, sizeof(g->fingerprint), g->fingerprint);
+}
+
+int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
+		    uint64_t page_size, char *buf, size_t buf_len)
+{
+	const struct why why = { buf, buf_len };
+	uint32_t i, gi;
+	int rc;
+
+	rc = check_model(m, page_size, &why);
+	if (rc)
+		return rc;
+	memset(l, 0, sizeof(*l));
+	l->nlayers = m->nlayers;
+	l->ngroups = m->ngroups;
+	l->q_heads = m->q_heads;
+	l->order = m->row_major ? KVA_ROW : KVA_CPU;
+	l->page_size = page_size;
+	for (i = 0; i < m->nlayers; i++) {
+		gi = m->layer_group ? m->layer_group[i] : 0;
+		if (gi >= m->ngroups)
+			return refuse(&why, -EINVAL,
+				      "layer %u: group %u of %u", i, gi,
+				      m->ngroups);
+		l->layer_group[i] = gi;
+		l->layer_index[i] = l->group[gi].nlayers++;
+	}
+	for (i = 0; i < m->ngroups; i++) {
+		struct kvc_lgroup *g = &l->group[i];
+
+		g->g = m->groups[i];
+		if (!g->nlayers)
+			return refuse(&why, -EINVAL, "group %u has no layer", i);
+		g->token_bytes = (uint64_t)g->nlayers * g->g.kv_heads *
+			(g->g.k_dim * kva_type_size(g->g.k_type) +
+			 g->g.v_dim * kva_type_size(g->g.v_type));
+		rc = divide(l, i, m->page_tokens, &why);
+		if (rc)
+			return rc;
+		fingerprint(l, m, i);
+	}
+	return 0;
+}
+
+void kvc_layout_view(const struct kvc_layout *l, uint32_t layer, void *base,
+		     struct kva_view *v)
+{
+	const struct kvc_lgroup *g = &l->group[l->layer_group[layer]];
+
+	*v = (struct kva_view) {
+		.base = base,
+		.page_stride = l->page_size,
+		.page_tokens = g->page_tokens,
+		.kv_heads = g->g.kv_heads,
+		.k_dim = g->g.k_dim,
+		.v_dim = g->g.v_dim,
+		.k_type = g->g.k_type,
+		.v_type = g->g.v_type,
+		.order = l->order,
+		.k_off = l->layer_index[layer] * g->layer_bytes,
+		.k_head_stride = g->k_slab,
+		.v_head_stride = g->v_slab,
+	};
+	v->v_off = v->k_off + g->g.kv_heads * g->k_slab;
+}
+
+int kvc_footprint(const struct kvc_model *model, uint64_t page_size,
+		  uint64_t ntokens, uint64_t nseq, struct kvc_footprint *out)
+{
+	struct kvc_footprint f = { 0 };
+	struct kvc_layout l;
+	struct kvc_model m;
+	int rc;
+
+	rc = kvc_opts_copy(&m, sizeof(m), model);
+	if (rc)
+		return rc;
+	rc = kvc_layout_init(&l, &m, page_size, NULL, 0);
+	if (rc)
+		return rc;
+
+	f.page_tokens = l.group[0].page_tokens;
+	f.block_tokens = l.group[0].block_tokens;
+	for (uint32_t i = 0; i < l.ngroups; i++) {
+		const struct kvc_lgroup *g = &l.group[i];
+		uint64_t pages, slack, gap;
+
+		pages = ntokens / g->page_tokens + !!(ntokens % g->page_tokens);
+		slack = pages * g->page_tokens - ntokens;
+		gap = page_size - g->page_tokens * g->token_bytes;
+		f.bytes_per_token += g->token_bytes;
+		if (__builtin_mul_overflow(pages, nseq, &pages) ||
+		    __builtin_mul_overflow(slack, nseq, &slack) ||
+		    __builtin_mul_overflow(slack, g->token_bytes, &slack) ||
+		    __builtin_mul_overflow(gap, pages, &gap) ||
+		    __builtin_add_overflow(f.pages, pages, &f.pages) ||
+		    __builtin_add_overflow(f.unused_bytes, slack,
+					   &f.unused_bytes) ||
+		    __builtin_add_overflow(f.layout_bytes, gap,
+					   &f.layout_bytes))
+			return -EOVERFLOW;
+	}
+	if (__builtin_mul_overflow(f.pages, page_size, &f.held_bytes))
+		return -EOVERFLOW;
+	f.used_bytes = f.held_bytes - f.unused_bytes - f.layout_bytes;
+	*out = f;
+	return 0;
+}

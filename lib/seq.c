@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+/*
+ * seq.c - one conversation: an ordered list of pages for each group of layers,
+ * and the tokens whose rows they hold.
+ *
+ * Pages of a chain: full ones, perhaps a partly filled tail, then reserved
+ * ones that are nobody else's. Only the tail and the reserved ones are ever
+ * written; a tail that is published, or that a fork holds too, is copied
+ * before (kvc_reserve()).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static struct kvc_seq *seq_new(struct kvc_cache *c)
+{
+	struct kvc_seq *s;
+
+	s = calloc(1, sizeof(*s) + c->l.ngroups * sizeof(s->chain[0]));
+	if (!s)
+		return NULL;
+	s->c = c;
+	s->next = c->live;
+	if (c->live)
+		c->live->prev = s;
+	c->live = s;
+	return s;
+}
+
+static void seq_delete(struct kvc_seq *s)
+{
+	if (s->prev)
+		s->prev->next = s->next;
+	else
+		s->c->live = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
+		free(s->chain[i].pages);
+		free(s->chain[i].numbers);
+		free(s->chain[i].ends);
+	}
+	free(s->tokens);
+	free(s);
+}
+
+int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
+		   struct kvc_seq **out)
+{
+	struct kvc_seq_opts o;
+	struct kvc_seq *s;
+	uint32_t i;
+
+	if (kvc_opts_copy(&o, sizeof(o), opts))
+		return kvc_fail(c->ctx, -EINVAL,
+				"struct kvc_seq_opts: bad sz, or members that this library does not know");
+	if (o.priority > KVCACHE_PRIO_MAX + 1)
+		return kvc_fail(c->ctx, -EINVAL,
+				"priority %u: %u to %u can be", o.priority - 1,
+				KVCACHE_PRIO_MIN, KVCACHE_PRIO_MAX);
+	if (o.extra_len && !o.extra)
+		return kvc_fail(c->ctx, -EINVAL, "extra_len without extra");
+	s = seq_new(c);
+	if (!s)
+		return -ENOMEM;
+	s->priority = o.priority ? o.priority - 1 : KVCACHE_PRIO_DEFAULT;
+	s->ttl_ns = o.ttl_ns ? o.ttl_ns : KVCACHE_TIME_NEVER;
+	s->no_reuse = o.no_reuse || c->o.no_reuse;
+	for (i = 0; i < c->l.ngroups; i++)
+		kvc_key_root(s->chain[i].root, &c->l.group[i], c->o.salt,
+			     o.extra, o.extra_len);
+	*out = s;
+	return 0;
+}
+
+void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
+{
+	if (!s)
+		return;
+	if (s->batch)
+		kvc_batch_abort(s->batch);
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
+		if (!(flags & KVC_SEQ_DISCARD))
+			kvc_publish(s, i, true);
+		kvc_pages_put(s->c, s->chain[i].pages, s->chain[i].n);
+	}
+	seq_delete(s);
+}
+
+/* Pages for the rows to be copied, one a group that copies, else NULL. */
+static int get_copies(struct kvc_cache *c, const struct kvc_match *m,
+		      struct kvc_page **copy)
+{
+	struct kvc_page *fresh[KVC_MAX_GROUPS];
+	uint32_t i, n = 0;
+	int rc;
+
+	for (i = 0; i < c->l.ngroups; i++)
+		n += kvc_match_copies(c, i, &m[i]);
+	memset(copy, 0, KVC_MAX_GROUPS * sizeof(*copy));
+	if (!n)
+		return 0;
+	rc = kvc_pages_alloc(c, n, 0, fresh);
+	if (rc)
+		return rc;
+	for (i = 0, n = 0; i < c->l.ngroups; i++)
+		if (kvc_match_copies(c, i, &m[i]))
+			copy[i] = fresh[n++];
+	return 0;
+}
+
+/* Take over a group's pages; -ENOMEM with what was taken in the chain. */
+static int take_pages(struct kvc_seq *s, uint32_t group, struct kvc_match *m,
+		      struct kvc_page *copy)
+{
+	uint32_t P = s->c->l.group[group].page_tokens;
+	uint32_t i, n = m->n - !!copy;
+	struct kvc_chain *ch = &s->chain[group];
+	struct kvc_page *p;
+	int rc;
+
+	rc = kvc_chain_grow(ch, m->n);
+	if (rc)
+		return rc;
+	for (i = 0; i < n; i++) {
+		p = m->hits[i].page;
+		if (p)
+			p->refs++;
+		else
+			p = kvc_page_adopt(s->c, m->hits[i].handle);
+		if (!p)
+			return -ENOMEM;
+		s->c->st.pages_found += !m->hits[i].page;
+		kvc_chain_set(ch, ch->n++, p);
+		m->taken = i + 1;
+	}
+	if (copy) {
+		kvc_page_copy(s->c, group, copy->handle, m->hits[n].handle,
+			      m->len % P);
+		kvc_chain_set(ch, ch->n++, copy);
+	}
+	if (m->len)
+		memcpy(ch->ends, m->ends, (m->len / P) * sizeof(*ch->ends));
+	return 0;
+}
+
+static int take_match(struct kvc_seq *s, struct kvc_match *m,
+		      const uint32_t *tokens)
+{
+	struct kvc_page *copy[KVC_MAX_GROUPS];
+	struct kvc_cache *c = s->c;
+	uint32_t i, most = 0;
+	int rc;
+
+	rc = get_copies(c, m, copy);
+	if (rc) {
+		/* No room for copies: whole pages then. */
+		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len), false);
+		rc = get_copies(c, m, copy);
+	}
+	if (!rc)
+		rc = kvc_tokens_grow(s, m[0].len);
+	for (i = 0; !rc && i < c->l.ngroups; i++) {
+		rc = take_pages(s, i, &m[i], copy[i]);
+		if (rc)
+			break;
+		if (copy[i])
+			most = KVC_MAX(most, m[i].len %
+				       c->l.group[i].page_tokens);
+		copy[i] = NULL;
+	}
+	if (rc)
+		goto fail;
+	memcpy(s->tokens, tokens, m[0].len * sizeof(*tokens));
+	s->len = m[0].len;
+	c->st.reused_tokens += s->len;
+	c->st.copied_tokens += most;
+	return 0;
+
+fail:
+	for (i = 0; i < c->l.ngroups; i++) {
+		if (copy[i])
+			kvc_pages_put(c, &copy[i], 1);
+		kvc_pages_put(c, s->chain[i].pages, s->chain[i].n);
+		s->chain[i].n = 0;
+	}
+	return rc;
+}
+
+/* What the index can learn of pages that others have published. */
+static void remember_found(struct kvc_seq *s, uint32_t group)
+{
+	uint32_t P = s->c->l.group[group].page_tokens, i;
+	struct kvc_chain *ch = &s->chain[group];
+	struct kvcache_key key = { .fill = P };
+
+	for (i = 0; i < s->len / P; i++) {
+		if (ch->pages[i]->indexed || !ch->pages[i]->shared)
+			continue;
+		memcpy(key.key, ch->ends[i], KVCACHE_KEY_LEN);
+		kvc_index_add(s->c, ch->pages[i], kvc_chain_parent(ch, i),
+			      &key, s->tokens + (size_t)i * P);
+	}
+}
+
+int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
+{
+	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
+	struct kvc_match m[KVC_MAX_GROUPS] = { 0 };
+	struct kvc_cache *c = s->c;
+	uint32_t i;
+	int rc;
+
+	if (s->batch || kvc_seq_pages(s))
+		return kvc_fail(c->ctx, -EINVAL,
+				"the sequence holds pages or is in a batch: a prefix is for a new one");
+	if (n && !tokens)
+		return kvc_fail(c->ctx, -EINVAL, "no tokens");
+	c->st.queried_tokens += n;
+	if (n < 2 || s->no_reuse)
+		return 0;
+	for (i = 0; i < c->l.ngroups; i++)
+		memcpy(root[i], s->chain[i].root, KVCACHE_KEY_LEN);
+	rc = kvc_match(c, root, tokens, n - 1, false, m);
+	if (!rc && m[0].len)
+		rc = take_match(s, m, tokens);
+	kvc_match_put(c, m, false);
+	if (rc)
+		return rc;
+	for (i = 0; i < c->l.ngroups; i++)
+		remember_found(s, i);
+	return s->len;
+}
+
+int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
+{
+	struct kvc_cache *c = s->c;
+	uint32_t i, k, n, full;
+	struct kvc_seq *q;
+	int rc;
+
+	if (s->batch)
+		return kvc_fail(c->ctx, -EBUSY,
+				"the sequence is in a planned batch: commit or abort that first");
+	q = seq_new(c);
+	if (!q)
+		return -ENOMEM;
+	q->priority = s->priority;
+	q->ttl_ns = s->ttl_ns;
+	q->no_reuse = s->no_reuse;
+	rc = kvc_tokens_grow(q, s->len);
+	for (i = 0; !rc && i < c->l.ngroups; i++)
+		rc = kvc_chain_grow(&q->chain[i],
+				    kvc_pages_for(&c->l.group[i], s->len));
+	if (rc) {
+		seq_delete(q);
+		return rc;
+	}
+	if (s->len)
+		memcpy(q->tokens, s->tokens, s->len * sizeof(*s->tokens));
+	q->len = s->len;
+	for (i = 0; i < c->l.ngroups; i++) {
+		struct kvc_chain *from = &s->chain[i], *to = &q->chain[i];
+
+		kvc_publish(s, i, false);
+		n = kvc_pages_for(&c->l.group[i], s->len);
+		full = s->len / c->l.group[i].page_tokens;
+		for (k = 0; k < n; k++) {
+			from->pages[k]->refs++;
+			kvc_chain_set(to, k, from->pages[k]);
+		}
+		to->n = n;
+		to->published = from->published;
+		if (full)
+			memcpy(to->ends, from->ends, full * sizeof(*to->ends));
+		memcpy(to->root, from->root, KVCACHE_KEY_LEN);
+	}
+	*out = q;
+	return 0;
+}
+
+int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
+{
+	uint32_t i, keep;
+
+	if (s->batch)
+		return kvc_fail(s->c->ctx, -EBUSY,
+				"the sequence is in a planned batch: commit or abort that first");
+	if (len > s->len)
+		return kvc_fail(s->c->ctx, -EINVAL,
+				"truncate to %u tokens: there are %u", len,
+				s->len);
+	for (i = 0; i < s->c->l.ngroups; i++) {
+		const struct kvc_lgroup *g = &s->c->l.group[i];
+		struct kvc_chain *ch = &s->chain[i];
+
+		keep = kvc_pages_for(g, len);
+		kvc_pages_put(s->c, ch->pages + keep, ch->n - keep);
+		ch->n = keep;
+		ch->published = KVC_MIN(ch->published, len / g->page_tokens);
+	}
+	s->len = len;
+	return 0;
+}
+
+uint32_t kvc_seq_len(const struct kvc_seq *s)
+{
+	return s->len;
+}
+
+uint32_t kvc_seq_pages(const struct kvc_seq *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++)
+		n += s->chain[i].n;
+	return n;
+}
+
+uint32_t kvc_seq_handles(const struct kvc_seq *s, uint32_t group,
+			 uint64_t *out, uint32_t n)
+{
+	const struct kvc_chain *ch = &s->chain[group];
+
+	if (group >= s->c->l.ngroups)
+		return 0;
+	for (uint32_t i = 0; i < n && i < ch->n; i++)
+		out[i] = ch->pages[i]->handle;
+	return ch->n;
+}
+
+const uint32_t *kvc_seq_tokens(const struct kvc_seq *s)
+{
+	return s->tokens;
+}
+
+int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
+		 uint32_t head, uint32_t first, uint32_t n, void *out)
+{
+	const struct kvc_layout *l = &s->c->l;
+	const struct kvc_lgroup *g;
+	const struct kvc_chain *ch;
+	struct kva_view v;
+	uint32_t slot, k;
+	char *to = out;
+	size_t row;
+
+	if (layer >= l->nlayers)
+		return kvc_fail(s->c->ctx, -EINVAL, "layer %u of %u", layer,
+				l->nlayers);
+	g = &l->group[l->layer_group[layer]];
+	ch = &s->chain[l->layer_group[layer]];
+	if (head >= g->g.kv_heads || first > s->len || n > s->len - first)
+		return kvc_fail(s->c->ctx, -EINVAL,
+				"head %u of %u, tokens %u to %llu of %u", head,
+				g->g.kv_heads, first,
+				(unsigned long long)first + n, s->len);
+	row = is_v ? g->g.v_dim * kva_type_size(g->g.v_type) :
+		     g->g.k_dim * kva_type_size(g->g.k_type);
+	kvc_layout_view(l, layer, s->c->ro, &v);
+	for (; n; n -= k, first += k, to += k * row) {
+		slot = first % g->page_tokens;
+		k = KVC_MIN(n, g->page_tokens - slot);
+		kva_rows_read(&v, kvc_page_ro(s->c, ch->pages[first /
+			      g->page_tokens]->handle), !!is_v, head, slot, k,
+			      to);
+	}
+	return 0;
+}

@@ -35,6 +35,9 @@ struct bpe_symbol;
 
 /**
  * struct bpe_scratch - memory that words after each other share
+ * @sym: symbols of the word
+ * @heap: pairs that can be joined
+ * @cap: bytes of a word that both have room for
  *
  * Begins as zeros; bpe_scratch_free() at the end.
  */

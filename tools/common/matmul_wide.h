@@ -25,13 +25,25 @@ void wide_f32(const float *x, size_t x_stride, uint32_t m, const float *panel,
 
 /**
  * wide_prepare() - code for panels of a shape, before threads use it
+ * @w: where it is kept
+ * @m: rows of x
+ * @n: rows of the panel
+ * @k: elements of a row of both
  * @scratch: raised to the bytes of scratch that wide_bf16() wants
  */
 int wide_prepare(struct wide *w, uint32_t m, uint32_t n, uint32_t k,
 		 size_t *scratch);
 
 /**
- * wide_bf16() - the same product of bf16, k elements to a row of x
+ * wide_bf16() - the same product of bf16
+ * @w: prepared for this shape
+ * @x: [@m][@k], with room as WIDE_TILE_MIN says
+ * @m: rows of @x
+ * @panel: [@n][@k]
+ * @n: rows of @panel
+ * @k: elements of a row of both
+ * @y: [@m][@n] of a wider matrix
+ * @y_stride: elements from one row of @y to the next
  * @scratch: as wide_prepare() says, 64-byte aligned, this thread's own
  *
  * Return: 0 or -ENOMEM.

@@ -15,6 +15,8 @@ struct kva_threads;
  * @t: pool, or NULL
  * @x: [@rows][@dim] hidden states, @delta added in place
  * @delta: [@rows][@dim], or NULL
+ * @rows: number of rows
+ * @dim: elements of a row
  * @weight: [@dim]
  * @eps: added to the mean square
  * @out: [@rows][@dim]
@@ -27,7 +29,10 @@ void ops_norm(struct kva_threads *t, float *x, const float *delta,
 
 /**
  * ops_swiglu() - out = gate sigmoid(gate) up
+ * @t: pool, or NULL
  * @gate_up: [@rows][2][@dim]
+ * @rows: number of rows
+ * @dim: elements of a row of @out
  * @out: [@rows][@dim]; may not overlap @gate_up
  *
  * arXiv:2002.05202, section 2. Relative error below 1e-6.

@@ -86,12 +86,15 @@ endif
 
 # ---- what is built --------------------------------------------------------
 
-lib-src := kmod/ledger.c $(wildcard lib/*.c) $(wildcard kernels/*.c) \
+lib-src := $(wildcard kmod/ledger*.c) $(wildcard lib/*.c) $(wildcard kernels/*.c) \
 	$(wildcard kernels/cpu/*.c)
 common-src := $(wildcard tools/common/*.c)
 tool-names := $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/main.c))))
 test-src := $(wildcard selftests/*/test_*.c)
 fuzz-src := $(wildcard selftests/fuzz/fuzz_*.c)
+
+# What the tests of a folder share: its other sources. layout.c has no code.
+helper-src = $(filter-out %/layout.c $1/test_%.c $1/fuzz_%.c,$(wildcard $1/*.c))
 
 objs = $(patsubst %.c,$(O)/%.o,$1)
 tool-src = $(wildcard tools/$1/*.c)
@@ -151,18 +154,25 @@ $(O)/$1: $$(call objs,$$(call tool-src,$1)) $(common-a) $(lib-a)
 endef
 $(foreach t,$(tool-names),$(eval $(call tool-rule,$t)))
 
-$(O)/selftests/%: $(O)/selftests/%.o $(common-a) $(lib-a)
-	$(call quiet,LD,$@)
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $< $(common-a) $(lib-a) $(LDLIBS_TOOLS)
+.SECONDEXPANSION:
+helpers = $(call objs,$(call helper-src,$(patsubst %/,%,$(dir $1))))
 
-$(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(common-a) $(lib-a)
+$(O)/selftests/%: $(O)/selftests/%.o $$(call helpers,selftests/$$*) \
+		$(common-a) $(lib-a)
 	$(call quiet,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< \
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
 		$(common-a) $(lib-a) $(LDLIBS_TOOLS)
 
--include $(patsubst %.c,$(O)/%.d,$(lib-src) $(common-src) $(test-src) \
-	$(fuzz-src) $(foreach t,$(tool-names),$(call tool-src,$t)))
+$(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz/) \
+		$(common-a) $(lib-a)
+	$(call quiet,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $(filter %.o,$^) \
+		$(common-a) $(lib-a) $(LDLIBS_TOOLS)
+
+-include $(patsubst %.c,$(O)/%.d,$(lib-src) $(common-src) \
+	$(wildcard selftests/*/*.c) \
+	$(foreach t,$(tool-names),$(call tool-src,$t)))
 
 # ---- set-up, tests --------------------------------------------------------
 

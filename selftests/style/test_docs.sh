@@ -38,9 +38,9 @@ fi
 # looks like a file of this tree is one. $1 is a file.
 paths()
 {
-	grep -o '`[^`]*`' "$1" | tr -d '`' |
-		grep -E '^(\.ci|Documentation|LICENSES|kernels|kmod|lib|selftests|tools)/' |
-		grep -v -e '[ *<]' -e NAME | sort -u >"$tmp/paths"
+	tr '\140' '\n' <"$1" |
+		grep -E '^(\.ci|Documentation|LICENSES|kernels|kmod|lib|selftests|tools)/[^ *<]+$' |
+		grep -v NAME | sort -u >"$tmp/paths"
 	while read -r path; do
 		[ -e "$path" ] || { echo "$1: no $path"; gone=1; }
 	done <"$tmp/paths"

@@ -18,10 +18,14 @@ struct gguf;
 struct model;
 struct kva_threads;
 
+/*
+ * Arithmetic of products with more rows than matmul.h's MATMUL_FEW, which is
+ * what prompts consist of. Fewer rows are exact in every mode.
+ */
 enum model_weights {
-	MODEL_WEIGHTS_AUTO,	/* the fastest on this CPU within the stated error */
-	MODEL_WEIGHTS_F32,	/* exact: the file's values as floats */
-	MODEL_WEIGHTS_BF16,
+	MODEL_WEIGHTS_AUTO,	/* the fastest on this CPU */
+	MODEL_WEIGHTS_F32,	/* exact: the file's values, f32 arithmetic */
+	MODEL_WEIGHTS_BF16,	/* both factors rounded to bf16 */
 };
 
 /**
@@ -79,7 +83,7 @@ int model_probe(const struct gguf *g, struct model_info *info, char *err,
 		size_t errlen);
 
 /**
- * model_load() - weights of a file into memory
+ * model_load() - a model, whose weights stay in the file's mapping
  * @g: the file; must stay open while the model lives
  * @opts: options, or NULL
  * @threads: for loading and for every later forward pass; NULL for none
@@ -96,7 +100,7 @@ int model_load(const struct gguf *g, const struct model_opts *opts,
 void model_free(struct model *m);
 
 const struct model_info *model_info(const struct model *m);
-/* Name of the library and weights in use, as "onednn bf16". */
+/* What multiplies, as "q4_1 avx512, onednn bf16". */
 const char *model_products(const struct model *m);
 
 /**
@@ -122,7 +126,11 @@ void model_cache(const struct model_info *info, uint32_t k_type,
  * @nwant: their number; may be 0
  * @logits: [nwant][vocab]
  *
- * Return: 0 or -errno; on failure the caller aborts the batch.
+ * Scratch grows with @rows and stays with the model: long prompts are best
+ * given in pieces of up to 2,048 rows.
+ * Return: 0; -EINVAL a token or row out of range; -EOVERFLOW a position beyond
+ * the model's context; -ENOMEM; or what kvc_append() and kvc_attend() say. On
+ * failure the caller aborts the batch.
  */
 int model_forward(struct model *m, struct kvc_batch *b, const uint32_t *tokens,
 		  uint32_t rows, const uint32_t *want, uint32_t nwant,
@@ -140,7 +148,7 @@ int model_forward(struct model *m, struct kvc_batch *b, const uint32_t *tokens,
  * @arg: for @each
  *
  * Keys and values are f32 in scratch memory of this call: no page is held.
- * Return: 0 or -errno.
+ * Return: 0; -EINVAL, -EOVERFLOW, -ENOMEM as model_forward().
  */
 int model_recompute(struct model *m, const uint32_t *tokens, uint32_t n,
 		    const uint32_t *want, uint32_t nwant, float *logits,

@@ -7,6 +7,25 @@
 
 #include "internal.h"
 
+static int find_pool(struct kvc *ctx, uint32_t id,
+		     struct kvcache_pool_info *out)
+{
+	struct kvcache_query q = { .flags = 0 };
+	int rc;
+
+	rc = kvc_call(ctx, KVCACHE_NR_QUERY, &q);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < q.out_nr_pools; i++) {
+		if (q.out_pools[i].id != id)
+			continue;
+		*out = q.out_pools[i];
+		return 0;
+	}
+	kvc_fail(ctx, -ENOENT, "there is no pool %u", id);
+	return -ENOENT;
+}
+
 static int choose_ops(struct kvc *ctx, const char *isa,
 		      const struct kva_ops **out)
 {
@@ -42,7 +61,7 @@ static int open_pool(struct kvc_cache *c, const struct kvc_model *m)
 	char why[160];
 	int rc;
 
-	rc = kvc_pool_info(ctx, c->o.pool, &pool, NULL);
+	rc = find_pool(ctx, c->o.pool, &pool);
 	if (rc)
 		return rc;
 	if (pool.kind != KVCACHE_POOL_HOST)

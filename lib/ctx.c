@@ -106,26 +106,6 @@ int kvc_call(struct kvc *ctx, unsigned int nr, void *arg)
 	return rc;
 }
 
-int kvc_pool_info(struct kvc *ctx, uint32_t pool,
-		  struct kvcache_pool_info *out, uint32_t *tenant)
-{
-	struct kvcache_query q = { .flags = 0 };
-	int rc;
-
-	rc = kvc_call(ctx, KVCACHE_NR_QUERY, &q);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < q.out_nr_pools; i++) {
-		if (q.out_pools[i].id != pool)
-			continue;
-		*out = q.out_pools[i];
-		if (tenant)
-			*tenant = q.out_tenant;
-		return 0;
-	}
-	return kvc_fail(ctx, -ENOENT, "there is no pool %u", pool);
-}
-
 int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
 {
 	int rc;
@@ -285,6 +265,7 @@ static int attach(struct kvc *ctx, const char *tenant)
 	rc = kvc_call(ctx, KVCACHE_NR_ATTACH, &a);
 	if (rc == -ENOENT && tenant)
 		return kvc_fail(ctx, rc, "there is no tenant \"%s\"", tenant);
+	ctx->tenant = a.out_tenant;
 	return rc;
 }
 

@@ -26,6 +26,7 @@
 
 struct kvc {
 	struct kvc_sys *sys;
+	uint32_t tenant;
 	char msg[256];		/* kvc_errmsg() */
 };
 
@@ -39,9 +40,6 @@ int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...);
  */
 int kvc_opts_copy(void *dst, size_t dst_size, const void *src);
 
-/* A pool, and the own tenant's number (may be NULL), as they are now. */
-int kvc_pool_info(struct kvc *ctx, uint32_t pool,
-		  struct kvcache_pool_info *out, uint32_t *tenant);
 
 /* realloc() to hold @want, at least doubling *@cap; NULL without memory. */
 void *kvc_regrow(void *p, uint32_t *cap, uint32_t want, size_t elem);
@@ -234,18 +232,16 @@ uint32_t kvc_common(const uint32_t *a, const uint32_t *b, uint32_t n);
  * struct kvc_hit - a page that serves part of a prompt
  * @page: a PRIVATE page of this context, no reference taken; or NULL
  * @handle: its handle
- * @domain: tenant that a published page is charged to
  */
 struct kvc_hit {
 	struct kvc_page *page;
 	uint64_t handle;
-	uint32_t domain;
 };
 
 /**
  * struct kvc_match - what one group can serve of a prompt
  * @hits: [@n] pages in order; the last may serve in part only
- * @ends: key of the prefix that each whole page ends
+ * @ends: key that each page was found by: of the prefix that it ends
  * @n: pages
  * @taken: leading pages whose references have found another owner
  * @nkeys: entries of @ends that are computed
@@ -289,22 +285,22 @@ uint32_t kvc_match_whole(const struct kvc_layout *l, uint32_t len);
 /* ---- predict.c -------------------------------------------------------- */
 
 /**
- * struct kvc_supply - pages that an allocation could get
- * @tenant: the own tenant
- * @pool: pages that the pool would give
- * @own: pages up to the own max
+ * struct kvc_supply - what an allocation would meet
+ * @status: 0, -EDQUOT, -ENOSPC or -E2BIG
+ * @missing: pages short
+ * @available: pages that could be had now
  * @limit: pages that the tenant could ever have
  * @held: pages charged to it
  */
 struct kvc_supply {
-	uint32_t tenant;
-	uint64_t pool;
-	uint64_t own;
+	int status;
+	uint64_t missing;
+	uint64_t available;
 	uint64_t limit;
 	uint64_t held;
 };
 
-int kvc_supply(struct kvc_cache *c, struct kvc_supply *s);
+int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s);
 
 /* ---- seq.c ------------------------------------------------------------ */
 

@@ -131,7 +131,7 @@ static int refused(struct kvc_cache *c, int rc, uint32_t n, uint64_t missing)
 
 	if (rc != -EDQUOT && rc != -ENOSPC && rc != -E2BIG)
 		return rc;
-	if (kvc_supply(c, &s))
+	if (kvc_supply(c, n, &s))
 		return rc;
 	if (rc == -EDQUOT)
 		remedy = "end a conversation, or raise the tenant's max";
@@ -144,27 +144,6 @@ static int refused(struct kvc_cache *c, int rc, uint32_t n, uint64_t missing)
 			(unsigned long long)s.limit, remedy);
 }
 
-/*
- * More than one call's worth: ask first, so that a refusal has not taken
- * cached pages in vain.
- */
-static int precheck(struct kvc_cache *c, uint32_t n)
-{
-	struct kvc_supply s;
-	int rc;
-
-	rc = kvc_supply(c, &s);
-	if (rc)
-		return rc;
-	if (n > s.limit)
-		return refused(c, -E2BIG, n, n - s.limit);
-	if (n > s.own)
-		return refused(c, -EDQUOT, n, n - s.own);
-	if (n > s.pool)
-		return refused(c, -ENOSPC, n, n - s.pool);
-	return 0;
-}
-
 static int alloc_handles(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
 			 struct kvc_page **pages)
 {
@@ -172,13 +151,15 @@ static int alloc_handles(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
 		.pool = c->o.pool,
 		.deadline_ns = deadline_ns,
 	};
+	struct kvc_supply s;
 	uint32_t at, i;
 	int rc;
 
+	/* More than one call's worth: a refusal must not come half-way. */
 	if (n > KVCACHE_MAX_PAGES && !deadline_ns) {
-		rc = precheck(c, n);
-		if (rc)
-			return rc;
+		rc = kvc_supply(c, n, &s);
+		if (rc || s.status)
+			return rc ? rc : refused(c, s.status, n, s.missing);
 	}
 	for (at = 0; at < n; at += a.nr) {
 		a.nr = KVC_MIN(n - at, (uint32_t)KVCACHE_MAX_PAGES);

@@ -3,154 +3,104 @@
  * predict.c - how many pages a request takes, and how many could be had.
  *
  * Follows the same steps as kvc_seq_prefix() and kvc_reserve(), with the same
- * functions, but looks without taking.
+ * functions, but looks without taking. What could be had, the allocator
+ * itself says.
  */
 #include <string.h>
 
 #include "internal.h"
 
-/*
- * What the ledger's rule gives: free pages less what others were promised,
- * the own cached pages, and those of others above their min. Of tenants that
- * may not be seen, cached pages count as available.
- */
-int kvc_supply(struct kvc_cache *c, struct kvc_supply *s)
+int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s)
 {
-	struct kvcache_tenant_get t = { .pool = c->o.pool };
-	uint64_t debt = 0, promised = 0, cached, max = KVCACHE_LIMIT_MAX;
-	uint64_t own_cached = 0, kept = 0;
-	struct kvcache_pool_info pool;
+	struct kvcache_alloc a = {
+		.flags = KVCACHE_ALLOC_CHECK,
+		.pool = c->o.pool,
+		.nr = n,
+	};
+	struct kvcache_tenant_get t = {
+		.pool = c->o.pool,
+		.start = c->ctx->tenant,
+	};
 	int rc;
 
-	memset(s, 0, sizeof(*s));
-	rc = kvc_pool_info(c->ctx, c->o.pool, &pool, &s->tenant);
+	s->status = kvc_call(c->ctx, KVCACHE_NR_ALLOC, &a);
+	if (s->status && s->status != -EDQUOT && s->status != -ENOSPC &&
+	    s->status != -E2BIG)
+		return s->status;
+	s->missing = a.out_missing;
+	s->available = a.out_available;
+	s->limit = a.out_limit;
+	rc = kvc_call(c->ctx, KVCACHE_NR_TENANT_GET, &t);
 	if (rc)
 		return rc;
-	cached = pool.nr_cached;
-	do {
-		rc = kvc_call(c->ctx, KVCACHE_NR_TENANT_GET, &t);
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < t.out_nr; i++) {
-			const struct kvcache_tenant_info *ti = &t.out_info[i];
-			uint64_t spare = ti->cur - KVC_MIN(ti->cur, ti->min);
-
-			if (ti->id == s->tenant) {
-				s->held = ti->cur;
-				max = ti->max;
-				own_cached = ti->nr_cached;
-				continue;
-			}
-			promised += ti->min;
-			debt += ti->min - KVC_MIN(ti->cur, ti->min);
-			kept += ti->nr_cached - KVC_MIN(ti->nr_cached, spare);
-		}
-		t.start = t.out_next;
-	} while (t.start);
-
-	s->pool = pool.nr_free + cached - kept;
-	s->pool -= KVC_MIN(s->pool, debt);
-	s->own = max;
-	if (max != KVCACHE_LIMIT_MAX)
-		s->own -= KVC_MIN(max, s->held - own_cached);
-	s->limit = KVC_MIN(max, pool.nr_pages - promised);
-	if (pool.draining)
-		s->pool = 0;
+	s->held = t.out_nr ? t.out_info[0].cur : 0;
 	return 0;
 }
 
-/* Cached pages among those of a match: taking them is taking supply. */
-struct idle {
-	uint64_t all;
-	uint64_t own;
-};
-
-/* PAGE_GET tells 256 pages; those of one chain are often near each other. */
-static int is_cached(struct kvc_cache *c, struct kvcache_page_get *pg,
-		     uint64_t handle, bool *cached)
+/*
+ * What taking the published pages of a match does to the supply. With
+ * @sources, those that are copied from count too: they are held until then.
+ */
+static int weigh(struct kvc_cache *c, const struct kvc_match *m, bool sources,
+		 uint64_t available, uint64_t *idle, uint64_t *left)
 {
-	uint32_t number = kvc_page_number(handle), i;
-	int rc;
-
-	if (!pg->out_nr || number < pg->start ||
-	    number > kvc_page_number(pg->out_info[pg->out_nr - 1].handle)) {
-		pg->pool = c->o.pool;
-		pg->start = number;
-		rc = kvc_call(c->ctx, KVCACHE_NR_PAGE_GET, pg);
-		if (rc)
-			return rc;
-	}
-	*cached = false;
-	for (i = 0; i < pg->out_nr; i++)
-		if (pg->out_info[i].handle == handle)
-			*cached = pg->out_info[i].state == KVCACHE_PAGE_CACHED;
-	return 0;
-}
-
-static int count_idle(struct kvc_cache *c, const struct kvc_match *m,
-		      uint32_t tenant, bool sources, struct idle *idle)
-{
-	struct kvcache_page_get pg = { .out_nr = 0 };
-	const struct kvc_page *p;
+	struct kvcache_lookup lk = {
+		.flags = KVCACHE_LOOKUP_PEEK,
+		.pool = c->o.pool,
+		.keys_per_page = 1,
+	};
 	uint32_t g, i, n;
-	bool cached;
 	int rc;
 
-	memset(idle, 0, sizeof(*idle));
+	*idle = 0;
+	*left = available;
 	for (g = 0; g < c->l.ngroups; g++) {
-		n = m[g].n;
-		if (!sources && kvc_match_copies(c, g, &m[g]))
-			n--;
-		for (i = 0; i < n; i++) {
-			p = kvc_page_find(c, m[g].hits[i].handle);
-			if (p && p->refs)
+		n = m[g].n - (!sources && kvc_match_copies(c, g, &m[g]));
+		for (i = 0, lk.nr_keys = 0; i < n; i++) {
+			if (!m[g].hits[i].page)
+				memcpy(lk.keys[lk.nr_keys++], m[g].ends[i],
+				       KVCACHE_KEY_LEN);
+			if (!lk.nr_keys || (lk.nr_keys < KVCACHE_MAX_KEYS &&
+					    i + 1 < n))
 				continue;
-			rc = is_cached(c, &pg, m[g].hits[i].handle, &cached);
+			rc = kvc_call(c->ctx, KVCACHE_NR_LOOKUP, &lk);
 			if (rc)
 				return rc;
-			idle->all += cached;
-			idle->own += cached && m[g].hits[i].domain == tenant;
+			*idle += lk.out_idle;
+			*left -= KVC_MIN(*left, available - lk.out_available);
+			lk.nr_keys = 0;
 		}
 	}
 	return 0;
-}
-
-static bool fits(const struct kvc_supply *s, const struct idle *idle,
-		 uint64_t n)
-{
-	return n + idle->all <= s->pool &&
-	       (s->own == KVCACHE_LIMIT_MAX || n + idle->own <= s->own);
 }
 
 /* A new conversation: what kvc_seq_prefix() would find. */
 static int predict_match(struct kvc_cache *c, struct kvc_match *m,
-			 const struct kvc_supply *s, uint64_t total,
-			 struct kvc_room *r)
+			 uint64_t total, struct kvc_room *r)
 {
-	uint64_t copies = 0, whole = 0;
-	struct idle idle;
+	uint64_t copies = 0, whole = 0, left;
 	uint32_t g, P;
 	int rc;
 
-	rc = count_idle(c, m, s->tenant, true, &idle);
-	if (rc)
-		return rc;
 	for (g = 0; g < c->l.ngroups; g++)
 		copies += kvc_match_copies(c, g, &m[g]);
-	if (copies && !fits(s, &idle, copies))
+	rc = weigh(c, m, true, r->available_pages, &r->idle_pages, &left);
+	if (rc)
+		return rc;
+	if (copies > left)
 		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len), true);
-	rc = count_idle(c, m, s->tenant, false, &idle);
+	rc = weigh(c, m, false, r->available_pages, &r->idle_pages, &left);
 	if (rc)
 		return rc;
 	for (g = 0; g < c->l.ngroups; g++) {
 		P = c->l.group[g].page_tokens;
 		whole += m[g].len / P;
-		r->new_pages += total / P + !!(total % P) - m[g].len / P;
+		r->new_pages += kvc_pages_for(&c->l.group[g], total) -
+				m[g].len / P;
 	}
 	r->reused_tokens = m[0].len;
-	r->idle_pages = idle.all;
-	r->fits = fits(s, &idle, r->new_pages);
-	r->possible = whole + r->new_pages <= s->limit;
+	r->fits = r->new_pages <= left;
+	r->possible = whole + r->new_pages <= r->limit_pages;
 	return 0;
 }
 
@@ -163,21 +113,25 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	uint64_t total = (uint64_t)ntokens + extra;
 	struct kvc_room r = { 0 };
 	struct kvc_supply s;
-	uint32_t g, max = 0;
-	bool fresh;
+	uint32_t g, max = 0, held = 0;
 	int rc;
 
-	rc = kvc_supply(c, &s);
+	if (seq && kvc_seq_pages(seq)) {
+		r.new_pages = kvc_seq_need(seq, total);
+		held = kvc_seq_pages(seq);
+	}
+	if (r.new_pages > UINT32_MAX)
+		return kvc_fail(c->ctx, -E2BIG, "%llu pages wanted",
+				(unsigned long long)r.new_pages);
+	rc = kvc_supply(c, r.new_pages, &s);
 	if (rc)
 		return rc;
 	r.held_pages = s.held;
 	r.limit_pages = s.limit;
-	r.available_pages = KVC_MIN(s.pool, s.own);
-	fresh = !seq || !kvc_seq_pages(seq);
-	if (!fresh) {
-		r.new_pages = kvc_seq_need(seq, total);
-		r.fits = fits(&s, &(struct idle) { 0 }, r.new_pages);
-		r.possible = kvc_seq_pages(seq) + r.new_pages <= s.limit;
+	r.available_pages = s.available;
+	if (held) {
+		r.fits = !s.status;
+		r.possible = held + r.new_pages <= s.limit;
 		*out = r;
 		return 0;
 	}
@@ -188,7 +142,7 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		       KVCACHE_KEY_LEN);
 	rc = kvc_match(c, root, tokens, max, true, m);
 	if (!rc)
-		rc = predict_match(c, m, &s, total, &r);
+		rc = predict_match(c, m, total, &r);
 	kvc_match_put(c, m, true);
 	if (!rc)
 		*out = r;

@@ -87,7 +87,6 @@ static int match_whole(const struct search *s)
 		for (i = 0; i < lk.out_nr_pages; i++)
 			m->hits[m->n++] = (struct kvc_hit) {
 				.handle = lk.out_found[i].handle,
-				.domain = lk.out_found[i].domain,
 			};
 		if (lk.out_nr_pages == lk.nr_keys)
 			continue;
@@ -164,8 +163,10 @@ static int match_known(const struct search *s, const uint8_t *parent,
 			return rc;
 		if (lk.out_nr_pages) {
 			*match = fill;
-			hit->handle = lk.out_found[0].handle;
-			hit->domain = lk.out_found[0].domain;
+			*hit = (struct kvc_hit) {
+				.handle = lk.out_found[0].handle,
+			};
+			memcpy(s->m->ends[s->m->n], p->key, KVCACHE_KEY_LEN);
 			return 0;
 		}
 		kvc_page_forget(s->c, p);
@@ -205,11 +206,10 @@ static int match_part(const struct search *s)
 	}
 	if (lk.nr_keys && lk.out_nr_pages) {
 		drop(s, hit.page ? 0 : hit.handle);
-		hit = (struct kvc_hit) {
-			.handle = lk.out_found[0].handle,
-			.domain = lk.out_found[0].domain,
-		};
-		match = keys[nkeys - lk.nr_keys + lk.out_nr_keys - 1].fill;
+		hit = (struct kvc_hit) { .handle = lk.out_found[0].handle };
+		i = nkeys - lk.nr_keys + lk.out_nr_keys - 1;
+		memcpy(m->ends[m->n], keys[i].key, KVCACHE_KEY_LEN);
+		match = keys[i].fill;
 	}
 	if (match)
 		m->hits[m->n++] = hit;

@@ -204,13 +204,15 @@ check-san:
 		SUITES='$(san-suites)' run-suites
 
 check-tsan:
-	$(Q)$(MAKE) SAN=thread O=$(O)/tsan $(jobs) tests
-	$(Q)$(MAKE) SAN=thread O=$(O)/tsan SUITES=kernels run-suites
+	$(Q)$(MAKE) SAN=thread O=$(O)/tsan $(jobs) run-thread-tests
 
 run-suites: tests
 	$(Q)model=$$(tools/setup/model.sh) || model=; \
 	KVCACHE_MODEL=$$model KVCACHE_BUILD='$(abspath $(O))' \
 		selftests/run-tests.sh -o $(O)/log $(call tests-in,$(SUITES))
+
+run-thread-tests: $(filter %_threads,$(tests))
+	$(Q)selftests/run-tests.sh -o $(O)/log $^
 
 fuzz:
 	$(Q)$(MAKE) SAN=fuzzer-no-link,address,undefined CC=$(CLANG) \
@@ -264,6 +266,6 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	run-suites fuzz install uninstall clean FORCE
+	run-suites run-thread-tests fuzz install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

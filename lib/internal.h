@@ -149,11 +149,15 @@ static inline uint32_t kvc_page_number(uint64_t handle)
  * @ro: window in which pages are read
  * @rw: window in which PRIVATE pages are written
  * @root: key of the empty prefix of each group, without extra bytes
- * @slots: [@nslots] page object of each page number, or NULL. One object a
- *         number, so what is remembered is never more than the pool
- * @index: [@nindex] pages by (parent, tokens), ascending
+ * @slots: page object of each page number, or NULL. One object a number, so
+ *         what is remembered is never more than the pool
+ * @nslots: entries of @slots
+ * @index: pages by (parent, tokens), ascending
+ * @nindex: entries of @index in use
+ * @index_cap: room in @index
  * @live: sequences
  * @fresh: scratch of kvc_reserve()
+ * @fresh_cap: room in @fresh
  * @st: counters
  */
 struct kvc_cache {

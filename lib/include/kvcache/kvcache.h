@@ -32,6 +32,21 @@ extern "C" {
  * are independent. There is no global state.
  */
 
+/**
+ * DOC: what is found again
+ *
+ * A page is published when it is full, under one key for each of its blocks,
+ * and when its sequence ends, if it is partly filled, under one more for its
+ * exact fill (a page has at most 16 blocks and a partly filled one at most 15
+ * whole ones, so that there is always room). A key is a SHA-256 digest of the
+ * key before it and a block's tokens; the chain starts at the layout, the
+ * model's id and epoch, the cache's salt and the conversation's extra bytes.
+ *
+ * Pages of other contexts are found at the ends of blocks, and at the exact
+ * end of a prompt. What this context wrote or found it remembers to the token.
+ * At most all tokens but the last are found, as a model must see one.
+ */
+
 struct kvc;		/* a context: one client of one backend */
 struct kvc_cache;	/* one model's cache in one pool */
 struct kvc_seq;		/* one conversation */
@@ -221,7 +236,7 @@ int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
  * @domain: tenant to publish into; 0 for the own one
  * @split: struct kva_attn.split, 0 for the default
  * @isa: kernel variant, NULL for the best
- * @salt: seeds every key; zeros for none
+ * @salt: seeds every key; zeros for none. Those who share pages have the same
  */
 struct kvc_cache_opts {
 	size_t sz;
@@ -262,7 +277,8 @@ uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group);
  * struct kvc_stats - counters of a cache since it was made
  * @queried_tokens: tokens asked for by kvc_seq_prefix()
  * @reused_tokens: tokens found
- * @copied_tokens: of these, tokens copied out of another page
+ * @copied_tokens: of these, tokens copied out of another page (in the group
+ *                 that copied most)
  * @appended_tokens: positions appended and committed
  * @pages_allocated: pages got from the backend
  * @pages_found: pages got by a lookup
@@ -286,7 +302,7 @@ void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out);
  * struct kvc_room - what a request would need, and what there is
  * @reused_tokens: tokens that a prefix match would give
  * @new_pages: pages that would be allocated
- * @idle_pages: cached pages that the match would take out of reclaim
+ * @idle_pages: cached pages that the match would keep from reclaim
  * @available_pages: pages that could be had now, cached ones included
  * @limit_pages: pages that this tenant could ever have here
  * @held_pages: pages charged to the tenant now
@@ -307,14 +323,16 @@ struct kvc_room {
 /**
  * kvc_predict() - will it fit
  * @c: the cache
- * @seq: the sequence to grow, or NULL for a new one
- * @tokens: with @seq NULL: the prompt, for the prefix match; may be NULL
+ * @seq: the sequence to grow, or NULL for a new one without extra bytes
+ * @tokens: if @seq is NULL or holds no pages: the prompt, for the prefix
+ *          match; may be NULL
  * @ntokens: tokens in @tokens, or to be added to @seq
  * @extra: further tokens to be added later
  * @out: the answer
  *
- * Exact: if nobody else allocates meanwhile, as many pages are taken as it
- * says. Return: 0 or -errno.
+ * Exact: if nobody else allocates meanwhile, kvc_seq_prefix() and the steps
+ * after it take as many pages as it says. Takes and changes nothing. Return: 0
+ * or -errno.
  */
 int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
@@ -351,7 +369,8 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
  * @s: the sequence, or NULL
  * @flags: KVC_SEQ_DISCARD or 0
  *
- * Publishes the partly filled last page, then drops all pages, root first.
+ * Publishes the partly filled last page, unless a fork goes on with it, then
+ * drops all pages. A planned batch that it is in ends as by kvc_batch_abort().
  */
 void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
 
@@ -361,10 +380,13 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
  * @tokens: the prompt
  * @n: its length
  *
- * Takes the longest cached prefix of at most @n - 1 tokens. Whole pages are
- * shared; of a page that matches in part, the matching rows are copied.
- * Return: tokens reused, which is the sequence's length now (0 without room
- * for a copy, if nothing else matched); -EINVAL if the sequence is not empty.
+ * Takes the longest cached prefix of at most @n - 1 tokens, that of all groups
+ * the shortest. Whole pages are shared; of a page that matches in part, the
+ * matching rows are copied into a fresh one, whose other slots are zeros. A
+ * published page that holds exactly the rows wanted is shared, and copied when
+ * it is written to. Without room for a copy only whole pages are taken.
+ * Return: tokens reused, which is the sequence's length now; -EINVAL if the
+ * sequence holds pages, reserved ones included.
  */
 int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
 
@@ -372,9 +394,13 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
  * kvc_seq_reserve() - make room for @n more tokens, all or nothing
  * @s: the sequence
  * @n: tokens beyond its length
- * @deadline_ns: as in struct kvcache_alloc
+ * @deadline_ns: as in struct kvcache_alloc. More than KVCACHE_MAX_PAGES pages
+ *               are waited for in several requests
  *
- * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC.
+ * A tail that others hold too is copied now. Steps of @n tokens in all will
+ * need nothing more, unless the sequence is forked or truncated.
+ * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EBUSY the
+ * sequence is in a planned batch.
  */
 int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
 
@@ -383,9 +409,10 @@ int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
  * @s: the parent, unchanged
  * @out: the child, as long as @s
  *
- * Full pages are shared: private ones are published first where they can be,
- * or belong to both. A partly filled tail is copied by whoever writes to it
- * first while both hold it.
+ * All pages that hold tokens belong to both; full ones are published first
+ * where they can be. A partly filled tail is copied by whoever writes to it
+ * first while both hold it. Return: 0; -EBUSY the parent is in a planned
+ * batch; -ENOMEM.
  */
 int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
 
@@ -394,8 +421,9 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
  * @s: the sequence
  * @len: tokens to keep
  *
- * Pages past them go back. Return: 0; -EINVAL @len is above the length;
- * -EBUSY the sequence is in a planned batch.
+ * Pages past them go back, reserved ones too. What was published stays cached.
+ * Return: 0; -EINVAL @len is above the length; -EBUSY the sequence is in a
+ * planned batch.
  */
 int kvc_seq_truncate(struct kvc_seq *s, uint32_t len);
 
@@ -444,8 +472,12 @@ void kvc_batch_destroy(struct kvc_batch *b);
  * @items: the sequences and their new tokens; rows are numbered in this order
  * @n: number of items
  *
- * Reserves what is missing for all of them, or nothing. Return: 0; -EDQUOT,
- * -ENOSPC, -E2BIG; -EINVAL; -EBUSY planned already.
+ * Reserves what is missing for all of them, or nothing, and copies the tokens.
+ * One-token items are computed by decode, others by prefill, each run of one
+ * kind in one call: put those of a kind together. Return: 0; -EDQUOT, -ENOSPC,
+ * -E2BIG; -EINVAL no items, an item without tokens or of another cache, a
+ * sequence that is there twice; -EBUSY the batch, or a sequence in another
+ * one, is planned already.
  */
 int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,
 		   uint32_t n);
@@ -476,6 +508,8 @@ struct kvc_rope {
  * @k_stride: elements from one row of @k to the next
  * @v: [rows] rows of kv_heads x v_dim
  * @v_stride: elements from one row of @v to the next
+ *
+ * @q may be NULL. Return: 0; -EINVAL.
  */
 int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	       float *q, size_t q_stride, const float *k, size_t k_stride,
@@ -490,6 +524,8 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
  * @q_stride: elements from one row of @q to the next
  * @o: [rows] rows of q_heads x v_dim
  * @o_stride: elements from one row of @o to the next
+ *
+ * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL.
  */
 int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	       const float *q, size_t q_stride, float *o, size_t o_stride);
@@ -498,8 +534,11 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
  * kvc_batch_commit() - end a step: the new tokens count
  * @b: a planned batch
  *
- * Pages that became full are published. That a page could not be published
- * for want of room is no failure: it stays private. Return: 0 or -errno.
+ * Pages that became full are published. That one could not be published for
+ * want of room, or because it is pinned, is no failure: it stays private, and
+ * is tried again with the next full page. Return: 0; -EINVAL no plan, or a
+ * layer was not appended; or what else KVCACHE_PUBLISH says, such as -EPERM
+ * without a grant: the tokens count all the same.
  */
 int kvc_batch_commit(struct kvc_batch *b);
 

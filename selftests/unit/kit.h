@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kit.h - a small cache in this process, and rows that follow from tokens.
+ *
+ * The K and V rows of a token are a digest of all tokens up to it (and of the
+ * conversation's extra bytes), as a model's would be. So what a sequence must
+ * hold is known from its tokens alone, whoever wrote the pages. All values are
+ * small multiples of 1/16, exact in every type.
+ */
+#ifndef KIT_H
+#define KIT_H
+
+#include "harness.h"
+#include "internal.h"
+
+#define KIT_DIM 16
+#define KIT_LAYERS 3
+
+struct kit {
+	struct kvc *ctx;
+	struct kvc_cache *c;
+	struct kvc_batch *b;
+	struct kvc_group g[2];
+	struct kvc_model m;
+	uint32_t nr_pages;
+};
+
+/* What to build; zeros are a page of 4 tokens, f32, one group, 2 KV heads. */
+struct kit_spec {
+	uint32_t pages;
+	uint32_t max;
+	uint32_t page_tokens;
+	uint32_t type;
+	uint32_t kv_heads;
+	uint32_t ngroups;	/* the second: layer 1, one KV head, f16 */
+	uint32_t row_major;
+	struct kvc_cache_opts o;
+};
+
+static inline uint64_t kit_mix(uint64_t a, uint64_t b)
+{
+	a ^= b * 0x9e3779b97f4a7c15ULL;
+	a = (a ^ a >> 30) * 0xbf58476d1ce4e5b9ULL;
+	a = (a ^ a >> 27) * 0x94d049bb133111ebULL;
+	return a ^ a >> 31;
+}
+
+static inline float kit_elem(uint64_t history, uint32_t layer, int is_v,
+			     uint32_t head, uint32_t d)
+{
+	uint64_t h = kit_mix(history, (uint64_t)layer << 40 | head << 20 |
+			     d << 1 | is_v);
+
+	return (int)(h >> 56) / 16.0f - 8;
+}
+
+static inline const struct kvc_group *kit_group(const struct kit *k,
+						uint32_t layer)
+{
+	return &k->g[k->m.layer_group ? k->m.layer_group[layer] : 0];
+}
+
+static inline uint64_t kit_page_size(const struct kit_spec *spec)
+{
+	uint32_t heads = spec->kv_heads ? spec->kv_heads : 2, size = 64;
+	uint32_t P = spec->page_tokens ? spec->page_tokens : 4;
+
+	/* f32 in all layers, slots rounded to a pair: more than enough. */
+	while (size < (P + 1) * KIT_LAYERS * heads * 2 * KIT_DIM * 4)
+		size *= 2;
+	return size;
+}
+
+static inline void kit_open(struct kit *k, const struct kit_spec *spec)
+{
+	static const uint8_t two_groups[KIT_LAYERS] = { 0, 1, 0 };
+	struct kvc_cache_opts o = spec->o;
+	struct kvc_open_opts open = {
+		.sz = sizeof(open),
+		.local_page_size = kit_page_size(spec),
+		.local_max = spec->max,
+	};
+	struct kvcache_query q = { 0 };
+
+	k->nr_pages = spec->pages ? spec->pages : 64;
+	open.local_bytes = k->nr_pages * open.local_page_size;
+	ASSERT_EQ(0, kvc_open("local", &open, &k->ctx));
+	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_QUERY, &q));
+	ASSERT_EQ(1, q.out_nr_pools);
+	ASSERT_EQ(k->nr_pages, q.out_pools[0].nr_pages);
+	ASSERT_EQ(k->nr_pages, q.out_pools[0].nr_free);
+
+	k->g[0] = (struct kvc_group) {
+		.kv_heads = spec->kv_heads ? spec->kv_heads : 2,
+		.k_dim = KIT_DIM, .v_dim = KIT_DIM,
+		.k_type = spec->type, .v_type = spec->type,
+	};
+	k->g[1] = (struct kvc_group) {
+		.kv_heads = 1, .k_dim = KIT_DIM, .v_dim = KIT_DIM,
+		.k_type = KVC_F16, .v_type = KVC_F16,
+	};
+	k->m = (struct kvc_model) {
+		.sz = sizeof(k->m),
+		.nlayers = KIT_LAYERS,
+		.ngroups = spec->ngroups ? spec->ngroups : 1,
+		.groups = k->g,
+		.layer_group = spec->ngroups == 2 ? two_groups : NULL,
+		.q_heads = 2 * k->g[0].kv_heads,
+		.page_tokens = spec->page_tokens ? spec->page_tokens : 4,
+		.row_major = spec->row_major,
+	};
+	/* The second group takes what fits, so its pages have more tokens. */
+	if (spec->ngroups == 2)
+		k->m.page_tokens = 0;
+	o.sz = sizeof(o);
+	o.threads = 1;
+	ASSERT_EQ(0, kvc_cache_create(k->ctx, &k->m, &o, &k->c));
+	ASSERT_EQ(0, kvc_batch_create(k->c, &k->b));
+}
+
+static inline void kit_close(struct kit *k)
+{
+	kvc_batch_destroy(k->b);
+	kvc_cache_destroy(k->c);
+	kvc_close(k->ctx);
+}
+
+static inline struct kvcache_pool_info kit_pool(struct kit *k)
+{
+	struct kvcache_query q = { 0 };
+
+	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_QUERY, &q));
+	ASSERT_EQ(q.out_pools[0].nr_pages,
+		  q.out_pools[0].nr_free + q.out_pools[0].nr_private +
+		  q.out_pools[0].nr_shared + q.out_pools[0].nr_cached +
+		  q.out_pools[0].nr_retiring);
+	return q.out_pools[0];
+}
+
+/* Pages in use by somebody. */
+static inline uint64_t kit_used(struct kit *k)
+{
+	struct kvcache_pool_info p = kit_pool(k);
+
+	return p.nr_private + p.nr_shared;
+}
+
+static inline struct kvc_seq *kit_seq(struct kit *k, const char *extra)
+{
+	struct kvc_seq_opts o = {
+		.sz = sizeof(o),
+		.extra = extra,
+		.extra_len = extra ? strlen(extra) : 0,
+	};
+	struct kvc_seq *s = NULL;
+
+	ASSERT_EQ(0, kvc_seq_create(k->c, &o, &s));
+	return s;
+}
+
+static inline uint64_t kit_seed(const char *extra)
+{
+	uint64_t h = 1;
+
+	while (extra && *extra)
+		h = kit_mix(h, *extra++);
+	return h;
+}
+
+/* Append all layers of a planned step. */
+static inline void kit_append(struct kit *k, const struct kvc_item *items,
+			      uint32_t n, const char *extra)
+{
+	uint32_t rows = 0, i, j, layer, h, d, heads, r;
+	uint64_t history;
+	float *kk, *vv;
+
+	for (i = 0; i < n; i++)
+		rows += items[i].n;
+	for (layer = 0; layer < KIT_LAYERS; layer++) {
+		heads = kit_group(k, layer)->kv_heads;
+		kk = malloc(rows * heads * KIT_DIM * sizeof(float));
+		vv = malloc(rows * heads * KIT_DIM * sizeof(float));
+		for (i = 0, r = 0; i < n; i++) {
+			history = kit_seed(extra);
+			for (j = 0; j < kvc_seq_len(items[i].seq); j++)
+				history = kit_mix(history,
+					kvc_seq_tokens(items[i].seq)[j]);
+			for (j = 0; j < items[i].n; j++, r++) {
+				history = kit_mix(history, items[i].tokens[j]);
+				for (h = 0; h < heads; h++) {
+					for (d = 0; d < KIT_DIM; d++) {
+						size_t at = (r * heads + h) *
+							    KIT_DIM + d;
+
+						kk[at] = kit_elem(history, layer,
+								  0, h, d);
+						vv[at] = kit_elem(history, layer,
+								  1, h, d);
+					}
+				}
+			}
+		}
+		ASSERT_EQ(0, kvc_append(k->b, layer, NULL, NULL, 0, kk,
+					heads * KIT_DIM, vv, heads * KIT_DIM));
+		free(kk);
+		free(vv);
+	}
+}
+
+/* One step; 0, or what the plan said. */
+static inline int kit_step(struct kit *k, const struct kvc_item *items,
+			   uint32_t n, const char *extra)
+{
+	int rc = kvc_batch_plan(k->b, items, n);
+
+	if (rc)
+		return rc;
+	kit_append(k, items, n, extra);
+	ASSERT_EQ(0, kvc_batch_commit(k->b));
+	return 0;
+}
+
+static inline int kit_add(struct kit *k, struct kvc_seq *s,
+			  const uint32_t *tokens, uint32_t n)
+{
+	struct kvc_item item = { s, tokens, n };
+
+	return kit_step(k, &item, 1, NULL);
+}
+
+/* A prompt as an engine runs it: what is cached, then the rest. */
+static inline uint32_t kit_prompt(struct kit *k, struct kvc_seq *s,
+				  const uint32_t *tokens, uint32_t n)
+{
+	int reused = kvc_seq_prefix(s, tokens, n);
+
+	ASSERT_GE(reused, 0);
+	ASSERT_LT(reused, (int)KVC_MAX(n, 1u));
+	ASSERT_EQ(reused, kvc_seq_len(s));
+	ASSERT_EQ(0, kit_add(k, s, tokens + reused, n - reused));
+	ASSERT_EQ(n, kvc_seq_len(s));
+	return reused;
+}
+
+static inline bool kit_row_is(const struct kit *k, uint32_t layer, int is_v,
+			      uint32_t head, uint64_t history, const void *row)
+{
+	const struct kvc_group *g = kit_group(k, layer);
+	uint32_t type = is_v ? g->v_type : g->k_type, d;
+
+	for (d = 0; d < KIT_DIM; d++) {
+		float want = kit_elem(history, layer, is_v, head, d);
+
+		if (type == KVC_F32 ?
+		    memcmp((const float *)row + d, &want, sizeof(want)) :
+		    ((const uint16_t *)row)[d] !=
+		    (type == KVC_F16 ? kva_f32_to_f16(want) :
+		     kva_f32_to_bf16(want)))
+			return false;
+	}
+	return true;
+}
+
+/* Every stored row is the one that the sequence's tokens say. */
+static inline void kit_check_extra(const struct kit *k, const struct kvc_seq *s,
+				   const char *extra)
+{
+	uint32_t len = kvc_seq_len(s), layer, head, i;
+	size_t row;
+	uint64_t history;
+	char *rows;
+	int is_v;
+
+	for (layer = 0; layer < KIT_LAYERS; layer++) {
+		const struct kvc_group *g = kit_group(k, layer);
+
+		row = KIT_DIM * kva_type_size(g->k_type);
+		rows = malloc(len * row + 1);
+		for (is_v = 0; is_v <= 1; is_v++) {
+			for (head = 0; head < g->kv_heads; head++) {
+				ASSERT_EQ(0, kvc_seq_read(s, layer, is_v, head,
+							  0, len, rows));
+				history = kit_seed(extra);
+				for (i = 0; i < len; i++) {
+					history = kit_mix(history,
+						kvc_seq_tokens(s)[i]);
+					ASSERT_TRUE(kit_row_is(k, layer, is_v,
+							       head, history,
+							       rows + i * row));
+				}
+			}
+		}
+		free(rows);
+	}
+}
+
+static inline void kit_check(const struct kit *k, const struct kvc_seq *s)
+{
+	kit_check_extra(k, s, NULL);
+}
+
+/* tokens[i] = first + i */
+static inline void kit_count(uint32_t *tokens, uint32_t n, uint32_t first)
+{
+	for (uint32_t i = 0; i < n; i++)
+		tokens[i] = first + i;
+}
+
+#endif /* KIT_H */

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_ctx.c - opening a backend, and words for what cannot be opened.
+ */
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "harness.h"
+#include "internal.h"
+
+static char msg[256];
+static struct kvc_open_opts opts = {
+	.sz = sizeof(opts), .msg = msg, .msg_len = sizeof(msg),
+};
+
+static struct kvcache_pool_info pool_of(struct kvc *ctx)
+{
+	struct kvcache_query q = { 0 };
+
+	ASSERT_EQ(0, kvc_call(ctx, KVCACHE_NR_QUERY, &q));
+	ASSERT_EQ(1, q.out_nr_pools);
+	ASSERT_NE(0, q.out_client);
+	return q.out_pools[0];
+}
+
+TEST(in_this_process)
+{
+	struct kvcache_pool_info p;
+	struct kvc *ctx;
+
+	ASSERT_EQ(0, kvc_open("local:bytes=8M,page=64K", NULL, &ctx));
+	EXPECT_STREQ("local", kvc_backend(ctx));
+	EXPECT_STREQ("", kvc_errmsg(ctx));
+	p = pool_of(ctx);
+	EXPECT_EQ(65536, p.page_size);
+	EXPECT_EQ(128, p.nr_pages);
+	kvc_close(ctx);
+
+	setenv("KVCACHE", "local:page=4096,max=3,bytes=0x10000", 1);
+	ASSERT_EQ(0, kvc_open(NULL, NULL, &ctx));
+	p = pool_of(ctx);
+	EXPECT_EQ(4096, p.page_size);
+	EXPECT_EQ(16, p.nr_pages);
+	kvc_close(ctx);
+}
+
+TEST(what_is_not_understood)
+{
+	static const char *const bad[] = {
+		"remote", "local:", "local:bytes", "local:bytes=",
+		"local:bytes=x", "local:bytes=1T", "local:bytes=-1",
+		"local:pages=1", "local:bytes=1M,", "local:bytes=1M;page=1M",
+		"local:bytes=99999999999999999999", "local:bytes=0xfffffffffffffG",
+	};
+	struct kvc *ctx;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		msg[0] = '\0';
+		EXPECT_EQ(-EINVAL, kvc_open(bad[i], &opts, &ctx));
+		EXPECT_NE(NULL, strstr(msg, bad[i]));
+	}
+	EXPECT_EQ(-EINVAL, kvc_open("local:page=3000", &opts, &ctx));
+	EXPECT_EQ(-EINVAL, kvc_open("local:page=32", &opts, &ctx));
+}
+
+TEST(what_is_not_there)
+{
+	char path[] = "/tmp/kvc-ctx-XXXXXX";
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct kvc *ctx;
+	int fd;
+
+	fd = mkstemp(path);
+	ASSERT_GE(fd, 0);
+	close(fd);
+	EXPECT_EQ(-EINVAL, kvc_open(path, &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "neither a device nor a socket"));
+	unlink(path);
+	EXPECT_EQ(-ENODEV, kvc_open(path, &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "No such file"));
+	EXPECT_EQ(-EOPNOTSUPP, kvc_open("/dev/null", &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "no device backend"));
+	strcpy(sun.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	ASSERT_EQ(0, bind(fd, (struct sockaddr *)&sun, sizeof(sun)));
+	EXPECT_EQ(-EOPNOTSUPP, kvc_open(path, &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "no broker backend"));
+	close(fd);
+	unlink(path);
+}
+
+TEST(nothing_named)
+{
+	struct kvc_open_opts o = opts;
+	struct kvc *ctx;
+
+	if (!access("/dev/kvcache", F_OK) || !access("/run/kvcache/broker", F_OK))
+		SKIP(return, "a kvcache device or broker is running here");
+	unsetenv("KVCACHE");
+	EXPECT_EQ(-ENODEV, kvc_open(NULL, &o, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "KVCACHE=local"));
+	o.flags = KVC_OPEN_LOCAL;
+	o.local_bytes = 1 << 20;
+	o.local_page_size = 65536;
+	ASSERT_EQ(0, kvc_open(NULL, &o, &ctx));
+	EXPECT_STREQ("local", kvc_backend(ctx));
+	kvc_close(ctx);
+	/* Another backend that was asked for is never replaced by this one. */
+	EXPECT_EQ(-ENODEV, kvc_open("/dev/no-such-device", &o, &ctx));
+}
+
+TEST(options)
+{
+	struct kvc_open_opts o = opts;
+	struct kvc *ctx;
+
+	o.flags = 0x80;
+	EXPECT_EQ(-EINVAL, kvc_open("local", &o, &ctx));
+	o = opts;
+	o.tenant = "nobody-of-that-name";
+	EXPECT_EQ(-ENOENT, kvc_open("local:bytes=1M,page=64K", &o, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "nobody-of-that-name"));
+	o.sz = 3;
+	EXPECT_EQ(-EINVAL, kvc_open("local", &o, &ctx));
+}
+
+TEST(commands)
+{
+	struct kvcache_alloc a = { .nr = 0 };
+	struct kvcache_event ev;
+	struct kvc *ctx;
+
+	ASSERT_EQ(0, kvc_open("local:bytes=1M,page=64K", NULL, &ctx));
+	EXPECT_EQ(-ENOTTY, kvc_call(ctx, 0x7f, &a));
+	EXPECT_EQ(-ENOTTY, kvc_call(ctx, 0x0f, &a));
+	EXPECT_NE('\0', kvc_errmsg(ctx)[0]);
+	EXPECT_EQ(-EINVAL, kvc_call(ctx, KVCACHE_NR_ALLOC, &a));
+	EXPECT_EQ(sizeof(a), a.size);
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "ALLOC"));
+	EXPECT_EQ(-EINVAL, kvc_events(ctx, &ev, 0));
+	EXPECT_GE(kvc_events(ctx, &ev, 1), 0);
+	kvc_close(ctx);
+	kvc_close(NULL);
+}
+
+TEST(caches)
+{
+	struct kvc_group g = { .kv_heads = 1, .k_dim = 16, .v_dim = 16 };
+	struct kvc_model m = {
+		.sz = sizeof(m), .nlayers = 1, .ngroups = 1, .groups = &g,
+		.q_heads = 1,
+	};
+	struct kvc_cache_opts o = { .sz = sizeof(o) };
+	struct kvc_cache *c;
+	struct kvc *ctx;
+
+	ASSERT_EQ(0, kvc_open("local:bytes=1M,page=64K", NULL, &ctx));
+	o.pool = 1;
+	EXPECT_EQ(-ENOENT, kvc_cache_create(ctx, &m, &o, &c));
+	o.pool = 0;
+	o.split = 8;
+	EXPECT_EQ(-EINVAL, kvc_cache_create(ctx, &m, &o, &c));
+	o.split = 0;
+	o.isa = "vax";
+	EXPECT_EQ(-EOPNOTSUPP, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "vax"));
+	o.isa = "scalar";
+	o.threads = 2;
+	ASSERT_EQ(0, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_STREQ("scalar", kvc_cache_isa(c));
+	EXPECT_EQ(512, kvc_cache_page_tokens(c, 0));
+	EXPECT_EQ(32, kvc_cache_block_tokens(c, 0));
+	EXPECT_EQ(0, kvc_cache_page_tokens(c, 1));
+	EXPECT_EQ(2, kva_threads_count(kvc_cache_threads(c)));
+	kvc_cache_destroy(c);
+	g.window = 128;
+	EXPECT_EQ(-EOPNOTSUPP, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "window"));
+	g.window = 0;
+	g.k_dim = 1024;
+	g.kv_heads = m.q_heads = 64;
+	EXPECT_EQ(-E2BIG, kvc_cache_create(ctx, &m, &o, &c));
+	m.sz = 0;
+	EXPECT_EQ(-EINVAL, kvc_cache_create(ctx, &m, &o, &c));
+	kvc_cache_destroy(NULL);
+	kvc_close(ctx);
+}
+
+TEST_HARNESS_MAIN

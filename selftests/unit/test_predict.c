@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_predict.c - the predictor says what the allocator then does.
+ */
+#include "kit.h"
+
+FIXTURE(predict) {
+	struct kit k;
+	uint32_t t[64];
+};
+
+FIXTURE_SETUP(predict)
+{
+	kit_open(&self->k, &(struct kit_spec) { .pages = 16 });
+	kit_count(self->t, 64, 1000);
+}
+
+FIXTURE_TEARDOWN(predict)
+{
+	EXPECT_EQ(0, kit_used(&self->k));
+	kit_close(&self->k);
+}
+
+TEST_F(predict, a_new_conversation)
+{
+	struct kvc_room r;
+
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 9, 4, &r));
+	EXPECT_EQ(0, r.reused_tokens);
+	EXPECT_EQ(4, r.new_pages);
+	EXPECT_EQ(0, r.idle_pages);
+	EXPECT_EQ(16, r.available_pages);
+	EXPECT_EQ(16, r.limit_pages);
+	EXPECT_EQ(0, r.held_pages);
+	EXPECT_EQ(1, r.fits);
+	EXPECT_EQ(1, r.possible);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, NULL, 64, 1, &r));
+	EXPECT_EQ(17, r.new_pages);
+	EXPECT_EQ(0, r.fits);
+	EXPECT_EQ(0, r.possible);
+}
+
+/* conformance c1.14: idle hits count as capacity, not as new pages. */
+TEST_F(predict, idle_hits)
+{
+	struct kvc_seq *s = kit_seq(&self->k, NULL);
+	struct kvc_room r;
+
+	kit_prompt(&self->k, s, self->t, 11);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 0, &r));
+	EXPECT_EQ(11, r.reused_tokens);
+	EXPECT_EQ(3, r.new_pages);
+	EXPECT_EQ(0, r.idle_pages);
+	EXPECT_EQ(13, r.available_pages);
+	EXPECT_EQ(3, r.held_pages);
+	kvc_seq_free(s, 0);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 0, &r));
+	EXPECT_EQ(11, r.reused_tokens);
+	EXPECT_EQ(3, r.new_pages);
+	EXPECT_EQ(3, r.idle_pages);
+	EXPECT_EQ(16, r.available_pages);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 40, &r));
+	EXPECT_EQ(13, r.new_pages);
+	/* The tail is held until its rows are copied: 3 + 13 is all there is. */
+	EXPECT_EQ(1, r.fits);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 44, &r));
+	EXPECT_EQ(14, r.new_pages);
+	EXPECT_EQ(0, r.fits);
+	EXPECT_EQ(1, r.possible);
+	/* Looking took and changed nothing. */
+	EXPECT_EQ(3, kit_pool(&self->k).nr_cached);
+}
+
+TEST_F(predict, a_sequence_that_grows)
+{
+	struct kvc_seq *s = kit_seq(&self->k, NULL), *f;
+	struct kvc_room r;
+
+	/* conformance c1.15: 3 tokens and a lookahead of 2, of 4 */
+	kit_prompt(&self->k, s, self->t, 3);
+	ASSERT_EQ(0, kvc_predict(self->k.c, s, NULL, 1, 0, &r));
+	EXPECT_EQ(0, r.new_pages);
+	ASSERT_EQ(0, kvc_predict(self->k.c, s, NULL, 0, 2, &r));
+	EXPECT_EQ(1, r.new_pages);
+	ASSERT_EQ(0, kvc_predict(self->k.c, s, NULL, 2, 4, &r));
+	EXPECT_EQ(2, r.new_pages);
+	/* A fork's tail is copied by the first who writes. */
+	ASSERT_EQ(0, kvc_seq_fork(s, &f));
+	ASSERT_EQ(0, kvc_predict(self->k.c, f, NULL, 1, 0, &r));
+	EXPECT_EQ(1, r.new_pages);
+	ASSERT_EQ(0, kvc_predict(self->k.c, f, NULL, 0, 0, &r));
+	EXPECT_EQ(0, r.new_pages);
+	ASSERT_EQ(0, kit_add(&self->k, f, self->t, 1));
+	ASSERT_EQ(0, kvc_predict(self->k.c, s, NULL, 1, 0, &r));
+	EXPECT_EQ(0, r.new_pages);
+	ASSERT_EQ(0, kvc_predict(self->k.c, s, NULL, 70, 0, &r));
+	EXPECT_EQ(18, r.new_pages);
+	EXPECT_EQ(0, r.fits);
+	EXPECT_EQ(0, r.possible);
+	kvc_seq_free(f, 0);
+	kvc_seq_free(s, 0);
+}
+
+/* A conversation's own keys, where it has extra bytes. */
+TEST_F(predict, an_empty_sequence)
+{
+	struct kvc_seq *s = kit_seq(&self->k, "x");
+	struct kvc_item item = { s, self->t, 9 };
+	struct kvc_room r;
+
+	ASSERT_EQ(0, kit_step(&self->k, &item, 1, "x"));
+	kvc_seq_free(s, 0);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 9, 0, &r));
+	EXPECT_EQ(0, r.reused_tokens);
+	s = kit_seq(&self->k, "x");
+	ASSERT_EQ(0, kvc_predict(self->k.c, s, self->t, 9, 0, &r));
+	EXPECT_EQ(8, r.reused_tokens);
+	EXPECT_EQ(1, r.new_pages);
+	EXPECT_EQ(2, r.idle_pages);
+	kvc_seq_free(s, 0);
+}
+
+/*
+ * Prompts with common beginnings, in a small pool, some kept and some ended,
+ * with one group or two: whatever was predicted is what happens.
+ */
+static void sweep(const struct kit_spec *spec, uint32_t rounds, uint64_t seed)
+{
+	struct kvc_seq *live[4] = { NULL }, *s;
+	uint32_t p[96], n, extra, fits = 0, reuse = 0, full = 0;
+	struct kvc_stats was, st;
+	struct kvc_room r;
+	struct kit k;
+	int rc;
+
+	kit_open(&k, spec);
+	for (uint32_t i = 0; i < rounds; i++) {
+		uint64_t x = kit_mix(seed, i);
+		uint32_t who = x % 4;
+
+		n = 1 + (x >> 8) % 40;
+		extra = (x >> 16) % 24;
+		for (uint32_t j = 0; j < n + extra; j++)
+			p[j] = kit_mix(x >> 24 & 3, j / (3 + (x >> 28) % 9));
+		/* Grow one that lives, or start a new one in its place. */
+		if (live[who] && x >> 60 & 1 && kvc_seq_len(live[who]) < 60) {
+			s = live[who];
+			n = 1 + n % 9;
+			ASSERT_EQ(0, kvc_predict(k.c, s, NULL, n, 0, &r));
+			kvc_cache_stats(k.c, &was);
+			rc = kit_add(&k, s, p, n);
+		} else {
+			kvc_seq_free(live[who], x >> 61 & 1 ? 0 : KVC_SEQ_DISCARD);
+			live[who] = s = kit_seq(&k, NULL);
+			ASSERT_EQ(0, kvc_predict(k.c, NULL, p, n, extra, &r));
+			kvc_cache_stats(k.c, &was);
+			ASSERT_EQ(r.reused_tokens, kvc_seq_prefix(s, p, n));
+			reuse += r.reused_tokens > 0;
+			n += extra - kvc_seq_len(s);
+			rc = kit_add(&k, s, p + kvc_seq_len(s), n);
+		}
+		kvc_cache_stats(k.c, &st);
+		ASSERT_EQ(r.fits, rc == 0);
+		if (rc) {
+			full++;
+			kvc_seq_free(s, 0);
+			live[who] = NULL;
+			continue;
+		}
+		fits++;
+		ASSERT_EQ(r.new_pages, st.pages_allocated - was.pages_allocated);
+		kit_check(&k, s);
+	}
+	EXPECT_GT(fits, rounds / 4);
+	EXPECT_GT(full, 0);
+	EXPECT_GT(reuse, rounds / 20);
+	for (int i = 0; i < 4; i++)
+		kvc_seq_free(live[i], 0);
+	EXPECT_EQ(0, kit_used(&k));
+	kit_close(&k);
+}
+
+TEST(random_sweep)
+{
+	for (uint32_t pages = 8; pages <= 32; pages += 6)
+		sweep(&(struct kit_spec) { .pages = pages }, 400, pages);
+}
+
+TEST(random_sweep_below_a_max)
+{
+	sweep(&(struct kit_spec) { .pages = 40, .max = 20 }, 800, 7);
+}
+
+TEST(random_sweep_of_two_groups)
+{
+	sweep(&(struct kit_spec) { .pages = 30, .ngroups = 2 }, 800, 8);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_prefix.c - what is found again: whole pages, parts of pages, in other
+ * sequences of this context and after they ended.
+ */
+#include "kit.h"
+
+FIXTURE(prefix) {
+	struct kit k;
+	uint32_t t[256];
+};
+
+FIXTURE_SETUP(prefix)
+{
+	kit_open(&self->k, &(struct kit_spec) { .pages = 64 });
+	kit_count(self->t, 256, 1000);
+}
+
+FIXTURE_TEARDOWN(prefix)
+{
+	EXPECT_EQ(0, kit_used(&self->k));
+	kit_close(&self->k);
+}
+
+/* Run a prompt and end the conversation. */
+static uint32_t run(struct kit *k, const uint32_t *tokens, uint32_t n)
+{
+	struct kvc_seq *s = kit_seq(k, NULL);
+	uint32_t reused = kit_prompt(k, s, tokens, n);
+
+	kit_check(k, s);
+	kvc_seq_free(s, 0);
+	return reused;
+}
+
+/* conformance c3.2, pages of 4 */
+TEST_F(prefix, nine_tokens_again)
+{
+	struct kvc_seq *s = kit_seq(&self->k, NULL);
+	uint64_t first[3], h[3];
+
+	EXPECT_EQ(0, kit_prompt(&self->k, s, self->t, 9));
+	ASSERT_EQ(3, kvc_seq_handles(s, 0, first, 3));
+	kvc_seq_free(s, 0);
+	EXPECT_EQ(3, kit_pool(&self->k).nr_cached);
+
+	s = kit_seq(&self->k, NULL);
+	EXPECT_EQ(8, kit_prompt(&self->k, s, self->t, 9));
+	ASSERT_EQ(3, kvc_seq_handles(s, 0, h, 3));
+	EXPECT_EQ(first[0], h[0]);
+	EXPECT_EQ(first[1], h[1]);
+	EXPECT_NE(first[2], h[2]);
+	kit_check(&self->k, s);
+	kvc_seq_free(s, 0);
+	/* The equal last page was not kept twice. */
+	EXPECT_EQ(3, kit_pool(&self->k).nr_cached);
+
+	/* One token more: the partly filled page serves, too. */
+	s = kit_seq(&self->k, NULL);
+	ASSERT_EQ(9, kvc_seq_prefix(s, self->t, 10));
+	ASSERT_EQ(3, kvc_seq_handles(s, 0, h, 3));
+	EXPECT_EQ(0, memcmp(first, h, sizeof(h)));
+	kit_check(&self->k, s);
+	ASSERT_EQ(0, kit_add(&self->k, s, self->t + 9, 1));
+	ASSERT_EQ(3, kvc_seq_handles(s, 0, h, 3));
+	EXPECT_NE(first[2], h[2]);
+	kit_check(&self->k, s);
+	kvc_seq_free(s, 0);
+}
+
+/* conformance c3.3 */
+TEST_F(prefix, of_a_conversation_that_goes_on)
+{
+	struct kvc_seq *a = kit_seq(&self->k, NULL);
+	struct kvc_seq *b = kit_seq(&self->k, NULL);
+	uint64_t ha[4], hb[4];
+
+	EXPECT_EQ(0, kit_prompt(&self->k, a, self->t, 9));
+	EXPECT_EQ(8, kit_prompt(&self->k, b, self->t, 9));
+	kvc_seq_handles(a, 0, ha, 4);
+	kvc_seq_handles(b, 0, hb, 4);
+	EXPECT_EQ(ha[0], hb[0]);
+	EXPECT_EQ(ha[1], hb[1]);
+	EXPECT_NE(ha[2], hb[2]);
+	EXPECT_EQ(4, kit_used(&self->k));
+	ASSERT_EQ(0, kit_add(&self->k, a, self->t + 20, 3));
+	ASSERT_EQ(0, kit_add(&self->k, b, self->t + 30, 3));
+	kit_check(&self->k, a);
+	kit_check(&self->k, b);
+	kvc_seq_free(a, 0);
+	kit_check(&self->k, b);
+	kvc_seq_free(b, 0);
+}
+
+/* conformance c3.7, pages of 8 */
+TEST_F(prefix, rows_of_a_page_that_matches_in_part)
+{
+	static const uint32_t types[] = { KVC_F32, KVC_F16, KVC_BF16 };
+
+	for (int i = 0; i < 6; i++) {
+		struct kit_spec spec = {
+			.page_tokens = 8, .type = types[i % 3],
+			.row_major = i / 3,
+		};
+		struct kit k;
+		struct kvc_seq *s;
+		uint64_t first[3], h[3];
+		struct kva_view v;
+		const char *page;
+		float row[KIT_DIM];
+
+		kit_open(&k, &spec);
+		s = kit_seq(&k, NULL);
+		EXPECT_EQ(0, kit_prompt(&k, s, self->t, 17));
+		kvc_seq_handles(s, 0, first, 3);
+		kvc_seq_free(s, 0);
+
+		s = kit_seq(&k, NULL);
+		EXPECT_EQ(16, kit_prompt(&k, s, self->t, 17));
+		kvc_seq_handles(s, 0, h, 3);
+		EXPECT_EQ(first[1], h[1]);
+		EXPECT_NE(first[2], h[2]);
+		kvc_seq_free(s, 0);
+
+		/* Three tokens of page 1, then others. */
+		kit_count(self->t + 11, 6, 5000);
+		s = kit_seq(&k, NULL);
+		ASSERT_EQ(11, kvc_seq_prefix(s, self->t, 17));
+		ASSERT_EQ(2, kvc_seq_handles(s, 0, h, 3));
+		EXPECT_EQ(first[0], h[0]);
+		EXPECT_NE(first[1], h[1]);
+		kit_check(&k, s);
+		/* The page's other slots are zeros. */
+		page = kvc_page_ro(k.c, h[1]);
+		kvc_layout_view(&k.c->l, 1, NULL, &v);
+		for (uint32_t slot = 3; slot < 8; slot++) {
+			for (int kv = 0; kv < 2; kv++) {
+				kva_rows_read(&v, page, kv, 1, slot, 1, row);
+				for (size_t b = 0; b < KIT_DIM *
+				     kva_type_size(spec.type); b++)
+					ASSERT_EQ(0, ((char *)row)[b]);
+			}
+		}
+		ASSERT_EQ(0, kit_add(&k, s, self->t + 11, 6));
+		kit_check(&k, s);
+		kvc_seq_free(s, 0);
+		kit_count(self->t + 11, 6, 1011);
+		EXPECT_EQ(16, run(&k, self->t, 17));
+		kit_close(&k);
+	}
+}
+
+TEST_F(prefix, never_the_last_token)
+{
+	for (uint32_t n = 1; n <= 13; n++) {
+		run(&self->k, self->t, n);
+		EXPECT_EQ(n - 1, run(&self->k, self->t, n));
+	}
+	EXPECT_EQ(0, run(&self->k, self->t + 100, 1));
+}
+
+/* Rows that a live sequence wrote, to the token, before its page is full. */
+TEST_F(prefix, of_rows_not_published_yet)
+{
+	struct kvc_seq *a = kit_seq(&self->k, NULL), *b;
+
+	ASSERT_EQ(0, kit_add(&self->k, a, self->t, 7));
+	for (uint32_t n = 1; n <= 9; n++) {
+		b = kit_seq(&self->k, NULL);
+		EXPECT_EQ(KVC_MIN(n - 1, 7), kit_prompt(&self->k, b, self->t, n));
+		kit_check(&self->k, b);
+		kvc_seq_free(b, KVC_SEQ_DISCARD);
+		kit_check(&self->k, a);
+	}
+	/* Rows of a step that is only planned are not there yet. */
+	struct kvc_item item = { a, self->t + 50, 5 };
+
+	kvc_seq_truncate(a, 6);
+	ASSERT_EQ(0, kvc_batch_plan(self->k.b, &item, 1));
+	self->t[6] = self->t[50];
+	b = kit_seq(&self->k, NULL);
+	EXPECT_EQ(6, kvc_seq_prefix(b, self->t, 9));
+	kvc_batch_abort(self->k.b);
+	kit_check(&self->k, b);
+	kvc_seq_free(a, 0);
+	kvc_seq_free(b, 0);
+}
+
+/* The best of many continuations of one page. */
+TEST_F(prefix, longest_of_many)
+{
+	struct kvc_seq *s[8], *b;
+	uint32_t p[8];
+
+	for (uint32_t i = 0; i < 8; i++) {
+		memcpy(p, self->t, sizeof(p));
+		p[i] += 100;
+		s[i] = kit_seq(&self->k, NULL);
+		kit_prompt(&self->k, s[i], p, 8);
+	}
+	for (int live = 1; live >= 0; live--) {
+		for (uint32_t i = 0; i < 8; i++) {
+			memcpy(p, self->t, sizeof(p));
+			p[i] += 200;
+			b = kit_seq(&self->k, NULL);
+			EXPECT_EQ(KVC_MIN(i, 7), kvc_seq_prefix(b, p, 8));
+			kit_check(&self->k, b);
+			kvc_seq_free(b, KVC_SEQ_DISCARD);
+		}
+		for (uint32_t i = 0; live && i < 8; i++)
+			kvc_seq_free(s[i], 0);
+	}
+}
+
+TEST_F(prefix, equal_pages_are_kept_once)
+{
+	struct kvc_seq *s[3];
+	struct kvc_item items[3];
+	struct kvc_stats st;
+
+	/* Side by side, none can find the other's. */
+	for (int i = 0; i < 3; i++) {
+		s[i] = kit_seq(&self->k, NULL);
+		items[i] = (struct kvc_item) { s[i], self->t, 10 };
+	}
+	ASSERT_EQ(0, kit_step(&self->k, items, 3, NULL));
+	kvc_cache_stats(self->k.c, &st);
+	EXPECT_EQ(9, st.pages_allocated);
+	EXPECT_EQ(2, st.pages_published);
+	EXPECT_EQ(4, st.pages_deduplicated);
+	EXPECT_EQ(2 + 3, kit_used(&self->k));
+	for (int i = 0; i < 3; i++)
+		kit_check(&self->k, s[i]);
+	for (int i = 0; i < 3; i++)
+		kvc_seq_free(s[i], 0);
+	EXPECT_EQ(3, kit_pool(&self->k).nr_cached);
+}
+
+TEST_F(prefix, without_deduplication)
+{
+	struct kit_spec spec = { .o.no_dedup = 1 };
+	struct kvc_seq *s[2];
+	struct kvc_item items[2];
+	struct kit k;
+
+	kit_open(&k, &spec);
+	for (int i = 0; i < 2; i++) {
+		s[i] = kit_seq(&k, NULL);
+		items[i] = (struct kvc_item) { s[i], self->t, 10 };
+	}
+	ASSERT_EQ(0, kit_step(&k, items, 2, NULL));
+	EXPECT_EQ(6, kit_used(&k));
+	for (int i = 0; i < 2; i++)
+		kvc_seq_free(s[i], 0);
+	EXPECT_EQ(6, kit_pool(&k).nr_cached);
+	EXPECT_EQ(9, run(&k, self->t, 10));
+	kit_close(&k);
+}
+
+/* conformance c2.2 and c3.8: what is beside the tokens sets apart. */
+TEST_F(prefix, extra_and_salt)
+{
+	static const char *const extra[] = { NULL, "a", "b", "ab" };
+	struct kit_spec spec = { .o.salt = "a" };
+	struct kit k;
+	struct kvc_seq *s;
+
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 4; i++) {
+			struct kvc_item item = { .tokens = self->t };
+
+			s = kit_seq(&self->k, extra[i]);
+			item.seq = s;
+			ASSERT_EQ(round ? 9 : 0, kvc_seq_prefix(s, self->t, 10));
+			item.tokens += kvc_seq_len(s);
+			item.n = 10 - kvc_seq_len(s);
+			ASSERT_EQ(0, kit_step(&self->k, &item, 1, extra[i]));
+			kit_check_extra(&self->k, s, extra[i]);
+			kvc_seq_free(s, 0);
+		}
+	}
+	/* ("bc", "a") and ("c", "ab"), in one pool */
+	kit_open(&k, &spec);
+	s = kit_seq(&k, "bc");
+	kit_prompt(&k, s, self->t, 10);
+	kvc_seq_free(s, 0);
+	kvc_batch_destroy(k.b);
+	kvc_cache_destroy(k.c);
+	spec.o.sz = sizeof(spec.o);
+	spec.o.salt[1] = 'b';
+	ASSERT_EQ(0, kvc_cache_create(k.ctx, &k.m, &spec.o, &k.c));
+	ASSERT_EQ(0, kvc_batch_create(k.c, &k.b));
+	s = kit_seq(&k, "c");
+	EXPECT_EQ(0, kvc_seq_prefix(s, self->t, 10));
+	kvc_seq_free(s, 0);
+	s = kit_seq(&k, "bc");
+	EXPECT_EQ(0, kvc_seq_prefix(s, self->t, 10));
+	kvc_seq_free(s, 0);
+	/* The same salt, by another cache: found again by its keys alone. */
+	kvc_batch_destroy(k.b);
+	kvc_cache_destroy(k.c);
+	spec.o.salt[1] = 0;
+	ASSERT_EQ(0, kvc_cache_create(k.ctx, &k.m, &spec.o, &k.c));
+	ASSERT_EQ(0, kvc_batch_create(k.c, &k.b));
+	s = kit_seq(&k, "bc");
+	EXPECT_EQ(8, kvc_seq_prefix(s, self->t, 10));
+	kvc_seq_free(s, 0);
+	kit_close(&k);
+}
+
+/* Another model, or the same with new weights, finds nothing. */
+TEST_F(prefix, another_model)
+{
+	struct kvc_cache *c;
+	struct kvc_seq *s;
+	struct kvc_model m = self->k.m;
+
+	run(&self->k, self->t, 10);
+	m.epoch = 1;
+	ASSERT_EQ(0, kvc_cache_create(self->k.ctx, &m, NULL, &c));
+	ASSERT_EQ(0, kvc_seq_create(c, NULL, &s));
+	EXPECT_EQ(0, kvc_seq_prefix(s, self->t, 10));
+	kvc_seq_free(s, 0);
+	kvc_cache_destroy(c);
+	EXPECT_EQ(9, run(&self->k, self->t, 10));
+}
+
+TEST_F(prefix, no_reuse)
+{
+	struct kvc_seq_opts o = { .sz = sizeof(o), .no_reuse = 1 };
+	struct kvc_seq *s, *b;
+
+	ASSERT_EQ(0, kvc_seq_create(self->k.c, &o, &s));
+	EXPECT_EQ(0, kit_prompt(&self->k, s, self->t, 10));
+	b = kit_seq(&self->k, NULL);
+	EXPECT_EQ(0, kvc_seq_prefix(b, self->t, 10));
+	kvc_seq_free(s, 0);
+	EXPECT_EQ(0, kit_pool(&self->k).nr_cached);
+	ASSERT_EQ(0, kit_add(&self->k, b, self->t, 10));
+	kvc_seq_free(b, 0);
+	ASSERT_EQ(0, kvc_seq_create(self->k.c, &o, &s));
+	EXPECT_EQ(0, kvc_seq_prefix(s, self->t, 10));
+	kvc_seq_free(s, 0);
+}
+
+/* Blocks inside a page, and an exact end, found by key alone. */
+TEST_F(prefix, by_block_keys)
+{
+	struct kit_spec spec = { .page_tokens = 64 };
+	struct kvc_cache_opts o = { .sz = sizeof(o), .threads = 1 };
+	struct kvc_cache *c;
+	struct kvc_seq *s;
+	struct kit k;
+	static const struct {
+		uint32_t same, n, want;
+	} tries[] = {
+		{ 100, 200, 96 },	/* 64, then blocks at 80 and 96 */
+		{ 100, 101, 100 },	/* the exact end */
+		{ 100, 100, 96 },
+		{ 90, 200, 80 },
+		{ 64, 200, 64 },
+		{ 63, 200, 48 },
+		{ 17, 18, 16 },
+		{ 16, 17, 16 },
+		{ 15, 17, 0 },
+	};
+	uint32_t p[200];
+
+	kit_open(&k, &spec);
+	ASSERT_EQ(16, kvc_cache_block_tokens(k.c, 0));
+	run(&k, self->t, 100);
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		/* A cache that has seen no tokens yet. */
+		ASSERT_EQ(0, kvc_cache_create(k.ctx, &k.m, &o, &c));
+		ASSERT_EQ(0, kvc_seq_create(c, NULL, &s));
+		kit_count(p, 200, 7000);
+		memcpy(p, self->t, tries[i].same * sizeof(*p));
+		EXPECT_EQ(tries[i].want, kvc_seq_prefix(s, p, tries[i].n));
+		kit_check(&k, s);
+		kvc_seq_free(s, 0);
+		kvc_cache_destroy(c);
+		/* The one that wrote them knows every token. */
+		s = kit_seq(&k, NULL);
+		EXPECT_EQ(KVC_MIN(tries[i].same, tries[i].n - 1),
+			  kvc_seq_prefix(s, p, tries[i].n));
+		kit_check(&k, s);
+		kvc_seq_free(s, KVC_SEQ_DISCARD);
+	}
+	kit_close(&k);
+}
+
+/* A page that was reclaimed is forgotten, not believed. */
+TEST_F(prefix, after_reclaim)
+{
+	struct kit_spec spec = { .pages = 6 };
+	struct kvc_seq *s;
+	struct kit k;
+
+	kit_open(&k, &spec);
+	run(&k, self->t, 19);
+	EXPECT_EQ(5, kit_pool(&k).nr_cached);
+	/* Takes the free page and the two deepest cached ones. */
+	run(&k, self->t + 100, 11);
+	EXPECT_EQ(6, kit_pool(&k).nr_cached);
+	s = kit_seq(&k, NULL);
+	EXPECT_EQ(12, kvc_seq_prefix(s, self->t, 19));
+	kit_check(&k, s);
+	kvc_seq_free(s, 0);
+	/* Everything, then nothing is left of either. */
+	run(&k, self->t + 200, 24);
+	EXPECT_EQ(0, run(&k, self->t, 19));
+	EXPECT_EQ(0, run(&k, self->t + 100, 11));
+	kit_close(&k);
+}
+
+/* Long chains are looked up, and put back, in several calls. */
+TEST_F(prefix, longer_than_one_command)
+{
+	uint32_t n = 600 * 4 + 3, *t = calloc(n, sizeof(*t));
+	struct kvc_seq *s;
+	struct kit k;
+
+	kit_open(&k, &(struct kit_spec) { .pages = 700 });
+	kit_count(t, n, 1);
+	run(&k, t, n);
+	EXPECT_EQ(601, kit_pool(&k).nr_cached);
+	EXPECT_EQ(n - 1, run(&k, t, n));
+	/* Reclaimed from the leaf on: the rest is still a prefix. */
+	s = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kvc_seq_reserve(s, 4 * 400, 0));
+	kvc_seq_free(s, KVC_SEQ_DISCARD);
+	s = kit_seq(&k, NULL);
+	EXPECT_EQ(4 * 300, kvc_seq_prefix(s, t, n));
+	kit_check(&k, s);
+	kvc_seq_free(s, 0);
+	free(t);
+	kit_close(&k);
+}
+
+/* No room for the copy: whole pages only, and no error. */
+TEST_F(prefix, no_room_for_a_copy)
+{
+	struct kit_spec spec = { .pages = 3 };
+	struct kvc_seq *a, *b;
+	struct kit k;
+
+	kit_open(&k, &spec);
+	a = kit_seq(&k, NULL);
+	kit_prompt(&k, a, self->t, 11);
+	b = kit_seq(&k, NULL);
+	EXPECT_EQ(8, kvc_seq_prefix(b, self->t, 11));
+	EXPECT_EQ(2, kvc_seq_pages(b));
+	EXPECT_EQ(-ENOSPC, kit_add(&k, b, self->t + 8, 1));
+	kvc_seq_free(b, 0);
+	b = kit_seq(&k, NULL);
+	EXPECT_EQ(0, kvc_seq_prefix(b, self->t, 4));
+	kvc_seq_free(b, 0);
+	kvc_seq_free(a, 0);
+	kit_close(&k);
+}
+
+/* Two groups: the hit is what both can serve. */
+TEST_F(prefix, two_groups)
+{
+	struct kit k;
+	uint32_t P0, P1, n;
+	struct kvc_seq *s;
+
+	kit_open(&k, &(struct kit_spec) { .pages = 200, .ngroups = 2 });
+	P0 = kvc_cache_page_tokens(k.c, 0);
+	P1 = kvc_cache_page_tokens(k.c, 1);
+	ASSERT_GT(P1, P0);
+	ASSERT_LE(P1 + P0 + 1, 256);
+	for (n = 1; n <= P1 + P0 + 1; n += 1 + n / 7) {
+		s = kit_seq(&k, NULL);
+		kit_prompt(&k, s, self->t, n);
+		EXPECT_EQ((n + P0 - 1) / P0 + (n + P1 - 1) / P1,
+			  kvc_seq_pages(s));
+		kit_check(&k, s);
+		kvc_seq_free(s, 0);
+		EXPECT_EQ(n - 1, run(&k, self->t, n));
+	}
+	EXPECT_EQ(0, kit_used(&k));
+	kit_close(&k);
+}
+
+TEST_F(prefix, counters)
+{
+	struct kvc_stats st;
+
+	run(&self->k, self->t, 9);
+	kvc_cache_stats(self->k.c, &st);
+	EXPECT_EQ(9, st.queried_tokens);
+	EXPECT_EQ(0, st.reused_tokens);
+	EXPECT_EQ(9, st.appended_tokens);
+	EXPECT_EQ(3, st.pages_allocated);
+	EXPECT_EQ(0, st.pages_found);
+	EXPECT_EQ(3, st.pages_published);
+	run(&self->k, self->t, 7);
+	kvc_cache_stats(self->k.c, &st);
+	EXPECT_EQ(16, st.queried_tokens);
+	EXPECT_EQ(6, st.reused_tokens);
+	EXPECT_EQ(2, st.copied_tokens);
+	EXPECT_EQ(10, st.appended_tokens);
+	EXPECT_EQ(4, st.pages_allocated);
+	EXPECT_EQ(1, st.pages_found);
+}
+
+TEST_F(prefix, is_for_a_new_sequence)
+{
+	struct kvc_seq *s = kit_seq(&self->k, NULL);
+
+	EXPECT_EQ(-EINVAL, kvc_seq_prefix(s, NULL, 3));
+	ASSERT_EQ(0, kvc_seq_reserve(s, 1, 0));
+	EXPECT_EQ(-EINVAL, kvc_seq_prefix(s, self->t, 3));
+	ASSERT_EQ(0, kvc_seq_truncate(s, 0));
+	EXPECT_EQ(0, kvc_seq_prefix(s, self->t, 3));
+	kvc_seq_free(s, 0);
+}
+
+TEST_HARNESS_MAIN

@@ -92,9 +92,12 @@ static int pick_kernels(const struct matmul_kernels **out)
 int matmul_create(struct kva_threads *threads, enum matmul_wide wide,
 		  struct matmul **out)
 {
-	struct matmul *mm = calloc(1, sizeof(*mm));
+	struct matmul *mm;
 	int ret;
 
+	if (wide == MATMUL_BF16 && !matmul_has_bf16())
+		return -EOPNOTSUPP;
+	mm = calloc(1, sizeof(*mm));
 	if (!mm)
 		return -ENOMEM;
 	mm->threads = threads;

@@ -60,7 +60,7 @@ enum matmul_wide {
  *
  * KVATTN_ISA in the environment (scalar, avx2, avx512) forces a variant of
  * the code for few rows, as it does for attention.
- * Return: 0; -EOPNOTSUPP no such variant here; -ENOMEM.
+ * Return: 0; -EOPNOTSUPP no such variant, or no bf16, on this CPU; -ENOMEM.
  */
 int matmul_create(struct kva_threads *threads, enum matmul_wide wide,
 		  struct matmul **out);
@@ -79,7 +79,9 @@ int matmul_has_bf16(void);
  * @njobs: their number
  *
  * With MATMUL_F32 a result differs from the exact one by no more than an f32
- * sum of cols products may. Return: 0 or -ENOMEM.
+ * sum of cols products may. Up to MATMUL_FEW rows, each row's result is the
+ * same bits whatever the other rows and however many threads there are.
+ * Return: 0; -EINVAL no jobs, too many, or of different widths; -ENOMEM.
  */
 int matmul_run(struct matmul *mm, const float *x, size_t x_stride, uint32_t m,
 	       const struct matmul_job *jobs, unsigned int njobs);

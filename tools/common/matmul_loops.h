@@ -19,6 +19,12 @@
  */
 #define PREFETCH 4096
 
+/*
+ * Sums of a dot product, to hide the latency of an addition. As many for each
+ * number of rows, so that a row's result is the same bits in any company.
+ */
+#define NSUMS 2
+
 #define INLINE static inline __attribute__((always_inline))
 
 typedef void (*unpack_fn)(const uint8_t *block, vf *w);
@@ -27,16 +33,14 @@ INLINE void dot_row(unpack_fn unpack, size_t bytes, const uint8_t *row,
 		    uint32_t cols, const float *x, size_t xs,
 		    const unsigned int nx, float *y, size_t ys)
 {
-	/* Independent sums hide the latency of an addition. */
-	const unsigned int nacc = 4 / nx < NV ? 4 / nx : NV;
-	vf acc[MATMUL_GROUP][4], w[NV];
+	vf acc[MATMUL_GROUP][NSUMS], w[NV];
 	uint32_t k;
 	unsigned int i, v;
 
 #pragma GCC unroll 4
 	for (i = 0; i < nx; i++)
 #pragma GCC unroll 4
-		for (v = 0; v < nacc; v++)
+		for (v = 0; v < NSUMS; v++)
 			acc[i][v] = v_zero();
 	for (k = 0; k < cols; k += MATMUL_RUN, row += bytes) {
 		__builtin_prefetch(row + PREFETCH);
@@ -45,18 +49,14 @@ INLINE void dot_row(unpack_fn unpack, size_t bytes, const uint8_t *row,
 		for (i = 0; i < nx; i++)
 #pragma GCC unroll 32
 			for (v = 0; v < NV; v++)
-				acc[i][v % nacc] =
+				acc[i][v % NSUMS] =
 					v_fma(w[v], v_load(x + i * xs + k +
 							   v * LANES),
-					      acc[i][v % nacc]);
+					      acc[i][v % NSUMS]);
 	}
 #pragma GCC unroll 4
-	for (i = 0; i < nx; i++) {
-#pragma GCC unroll 4
-		for (v = 1; v < nacc; v++)
-			acc[i][0] = v_add(acc[i][0], acc[i][v]);
-		y[i * ys] = v_sum(acc[i][0]);
-	}
+	for (i = 0; i < nx; i++)
+		y[i * ys] = v_sum(v_add(acc[i][0], acc[i][1]));
 }
 
 INLINE void dot_rows(unpack_fn unpack, size_t bytes, const struct matrix *w,

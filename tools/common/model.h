@@ -20,7 +20,8 @@ struct kva_threads;
 
 /*
  * Arithmetic of products with more rows than matmul.h's MATMUL_FEW, which is
- * what prompts consist of. Fewer rows are exact in every mode.
+ * what prompts consist of. Fewer rows are exact in every mode, so that only in
+ * f32 mode do a prompt in one piece and the same tokens one by one agree.
  */
 enum model_weights {
 	MODEL_WEIGHTS_AUTO,	/* the fastest on this CPU */

@@ -472,7 +472,9 @@ int model_load(const struct gguf *g, const struct model_opts *opts,
 	ret = matmul_create(threads, weights == MODEL_WEIGHTS_BF16 ?
 			    MATMUL_BF16 : MATMUL_F32, &m->mm);
 	if (ret) {
-		fail(&l, ret, "products cannot be set up: %s", strerror(-ret));
+		fail(&l, ret, ret == -EOPNOTSUPP ?
+		     "this CPU has no bf16 products, or not what KVATTN_ISA names" :
+		     "out of memory");
 		goto fail;
 	}
 	snprintf(m->products, sizeof(m->products), "%s %s, onednn %s",

@@ -66,7 +66,7 @@ size_t kva_slab_size(unsigned int type, unsigned int order, int is_v,
 	return slots * dim * kva_type_size(type);
 }
 
-/* Gather (out) or scatter (in) @n rows; the form is a constant of the caller. */
+/* Gather (out) or scatter (in) @n rows; the caller's form is a constant. */
 #define DEFINE_MOVE(T)							\
 static KVA_ALWAYS_INLINE void move_form_##T(enum kva_form form,		\
 		T *slab, T *rows, size_t P, size_t D, size_t slot,	\

@@ -46,7 +46,7 @@ void kva_work_init(struct kva_work *w, const struct kva_attn *a)
 			    tokens;
 	}
 	w->first_size = round_up(((size_t)v->nseq + 1) * sizeof(size_t), 64);
-	w->lse_size = round_up(w->pieces * a->q_heads * sizeof(float), 64);
+	w->ml_size = round_up(w->pieces * a->q_heads * sizeof(float), 64);
 	w->o_size = w->pieces * a->q_heads * v->v_dim * sizeof(float);
 	w->tiles_size = round_up(w->tiles * sizeof(struct kva_tile), 64);
 
@@ -57,7 +57,7 @@ void kva_work_init(struct kva_work *w, const struct kva_attn *a)
 		 (size_t)KVA_TILE * KVA_V_STRIDE(v->v_dim) +
 		 (v->k_dim > v->v_dim ? v->k_dim : v->v_dim));
 	w->scratch_size = round_up(w->scratch_size, 64);
-	w->shared_size = w->first_size + w->lse_size + w->o_size;
+	w->shared_size = w->first_size + 2 * w->ml_size + w->o_size;
 	if (w->shared_size < w->tiles_size)
 		w->shared_size = w->tiles_size;
 }

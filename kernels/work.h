@@ -32,9 +32,9 @@ struct kva_work {
 	size_t tiles;		/* prefill */
 	uint32_t rows;		/* that a thread's scratch holds */
 
-	/* shared, decode: first piece of each sequence, partial lse and o */
+	/* shared, decode: first piece of each sequence, partial m, l and o */
 	size_t first_size;
-	size_t lse_size;
+	size_t ml_size;
 	size_t o_size;
 	/* shared, prefill: struct kva_tile */
 	size_t tiles_size;

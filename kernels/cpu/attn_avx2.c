@@ -4,8 +4,9 @@
  */
 #include "vec_avx2.h"
 
-#include "attn_body.h"
-#include "append_body.h"
+#include "append.h"
+#include "decode.h"
+#include "prefill.h"
 
 const struct kva_ops kva_ops_avx2 = {
 	.name = "avx2",

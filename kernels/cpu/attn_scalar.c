@@ -4,8 +4,9 @@
  */
 #include "vec_scalar.h"
 
-#include "attn_body.h"
-#include "append_body.h"
+#include "append.h"
+#include "decode.h"
+#include "prefill.h"
 
 const struct kva_ops kva_ops_scalar = {
 	.name = "scalar",

@@ -128,7 +128,11 @@ static inline vf v_round(vf x)
 
 static inline vf v_scale2(vf x, vf n)
 {
-	return _mm512_scalef_ps(x, n);
+	/* not into the denormals, which are slow; NaN is not less */
+	__mmask16 keep = _mm512_cmp_ps_mask(n, _mm512_set1_ps(-126),
+					    _CMP_NLT_UQ);
+
+	return _mm512_maskz_scalef_ps(keep, x, n);
 }
 
 #endif /* KVA_VEC_AVX512_H */

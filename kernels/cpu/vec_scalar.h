@@ -103,14 +103,17 @@ static inline float v_hmax(vf x)
 	return x;
 }
 
-/* x to the nearest integer, and 2 to the power of an integer >= -127. */
+/* x to the nearest integer. */
 static inline vf v_round(vf x)
 {
 	return rintf(x);
 }
 
+/* x times 2^n, n an integer >= -127; 0 for -127, NaN for NaN. */
 static inline vf v_scale2(vf x, vf n)
 {
+	if (isnan(n))
+		return n;
 	return x * kva_bits_float((uint32_t)((int)n + 127) << 23);
 }
 

@@ -7,7 +7,7 @@
 #include "kit.h"
 
 /* Everything but the rounding of the stored type is f32. */
-#define TOLERANCE 2e-5
+#define TOLERANCE 5e-6
 
 static const uint32_t page_tokens[] = { 1, 5, 8, 16, 40, 88, 128 };
 static const uint32_t dims[] = { 64, 80, 96, 112, 128, 192, 256, 16, 48 };

@@ -240,8 +240,8 @@ static void print_text(const struct bench_case *c, const struct result *r)
 {
 	const char *unit = c->op == DECODE ? "GB/s" : "GFLOP/s";
 
-	printf("%-8s%-5s%2u x %u x %-4u%4u %9.2f [%.2f..%.2f] %7.1f %-8s%7.1f %6.2f [%.2f..%.2f]",
-	       c->op == DECODE ? "decode" : "prefill",
+	printf("%-8s%-5s%2u x %u x %-4u%4u %9.2f [%.2f..%.2f] %7.1f %-8s%7.1f "
+	       "%6.2f [%.2f..%.2f]", c->op == DECODE ? "decode" : "prefill",
 	       kva_type_name(c->type), c->kv_heads, c->group, c->dim,
 	       c->page_tokens, r->ms.median, r->ms.min, r->ms.max,
 	       r->rate.median, unit, r->probe.median, r->ratio.median,

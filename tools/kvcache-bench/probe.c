@@ -165,7 +165,7 @@ double probe_fma(struct kva_threads *t, const char *isa)
 {
 	size_t lanes = !strcmp(isa, "avx512") ? 16 :
 		       !strcmp(isa, "avx2") ? 8 : 0;
-	size_t items = 16 * kva_threads_count(t);
+	size_t items = 64 * kva_threads_count(t);
 	struct fma_job j = { .avx512 = lanes == 16 };
 	double start = bench_seconds();
 

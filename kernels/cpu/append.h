@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * append_body.h - rotate, convert and store the rows of a step, for the
+ * append.h - rotate, convert and store the rows of a step, for the
  * vectors of the vec_*.h included before.
  *
  * Rotations are computed in double and rounded once, so that every variant
  * stores the same bits.
  */
-#ifndef KVA_APPEND_BODY_H
-#define KVA_APPEND_BODY_H
+#ifndef KVA_APPEND_H
+#define KVA_APPEND_H
 
 /* Rows of an item: their stores to a column-major slab share cache lines. */
 #define APPEND_ROWS 16
@@ -132,4 +132,4 @@ static int append(const struct kva_append *a, struct kva_threads *t)
 	return 0;
 }
 
-#endif /* KVA_APPEND_BODY_H */
+#endif /* KVA_APPEND_H */

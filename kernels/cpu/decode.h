@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * decode.h - one row a sequence, split over the KV tokens. An item is one
+ * piece of one KV head, all q heads of the group together, so that keys and
+ * values are read once; the pieces of a head are joined in their order.
+ */
+#ifndef KVA_DECODE_H
+#define KVA_DECODE_H
+
+#include "tile.h"
+
+/* Where a chunk of tokens is, as two matrices. */
+struct chunk {
+	enum panel_kind k_kind;
+	enum panel_kind v_kind;
+	const void *k;		/* [k_dim][ks] */
+	const void *v;		/* [n][vs] */
+	size_t ks;
+	size_t vs;
+	uint32_t n;
+};
+
+static const void *row_at(enum panel_kind kind, const void *m, size_t i)
+{
+	return (const char *)m + i * panel_elem_size(kind);
+}
+
+/* The chunk at @pos: what of [pos, end) is in one page and one tile. */
+static void find_chunk(const struct job *j, const struct kva_scratch *x,
+		       uint32_t s, uint32_t head, uint64_t pos, uint64_t end,
+		       struct chunk *c)
+{
+	const struct kva_view *v = j->a->kv;
+	uint32_t slot = pos % v->page_tokens;
+	const char *page;
+
+	c->n = end - pos < KVA_TILE ? end - pos : KVA_TILE;
+	if (!j->direct) {
+		c->k_kind = PANEL_EXPANDED;
+		c->v_kind = PANEL_EXPANDED;
+		c->k = x->k;
+		c->v = x->v;
+		c->ks = KVA_K_STRIDE;
+		c->vs = KVA_V_STRIDE(v->v_dim);
+		return;
+	}
+	if (c->n > v->page_tokens - slot)
+		c->n = v->page_tokens - slot;
+	page = kva_page(v, s, pos);
+	c->k_kind = (enum panel_kind)v->k_type;
+	c->v_kind = (enum panel_kind)v->v_type;
+	/* columns of pairs are two elements wide, and so are pairs of rows */
+	c->k = row_at(c->k_kind, kva_slab(v, page, 0, head),
+		      (size_t)slot * (c->k_kind == PANEL_BF16 ? 2 : 1));
+	c->v = row_at(c->v_kind, kva_slab(v, page, 1, head),
+		      (size_t)slot * v->v_dim);
+	c->ks = v->page_tokens;
+	c->vs = v->v_dim;
+}
+
+/* All q heads of the group over one chunk; @next is read after it. */
+static void decode_chunk(const struct job *j, struct kva_scratch *x,
+			 const struct chunk *c, const void *next)
+{
+	uint32_t k_dim = j->a->kv->k_dim, v_dim = j->a->kv->v_dim;
+	uint32_t parts = (j->group + MR - 1) / MR;
+	uint32_t step = (j->group + parts - 1) / parts, r, mr;
+	struct panel p;
+
+	for (r = 0; r < j->group; r += step) {
+		mr = j->group - r < step ? j->group - r : step;
+		p = (struct panel) {
+			.a = x->q + (size_t)r * k_dim, .as = k_dim,
+			.m = c->k, .ms = c->ks, .rows = k_dim,
+			.c = x->s + (size_t)r * KVA_TILE, .cs = KVA_TILE,
+			.next = c->v,
+		};
+		panel_columns(c->k_kind, mr, (c->n + 7) / 8 * 8, &p);
+	}
+	for (r = 0; r < j->group; r++)
+		softmax_row(x->s + (size_t)r * KVA_TILE, c->n, &x->m[r],
+			    &x->l[r], x->o + (size_t)r * v_dim, v_dim);
+	for (r = 0; r < j->group; r += step) {
+		mr = j->group - r < step ? j->group - r : step;
+		p = (struct panel) {
+			.a = x->s + (size_t)r * KVA_TILE, .as = KVA_TILE,
+			.m = c->v, .ms = c->vs, .rows = c->n,
+			.c = x->o + (size_t)r * v_dim, .cs = v_dim,
+			.add = 1, .next = next,
+		};
+		panel_columns(c->v_kind, mr, v_dim, &p);
+	}
+}
+
+static void decode_piece(const struct job *j, struct kva_scratch *x,
+			 uint32_t s, uint32_t head, uint64_t pos, uint64_t end)
+{
+	struct chunk c, next;
+
+	if (pos == end)
+		return;
+	find_chunk(j, x, s, head, pos, end, &c);
+	for (; pos < end; c = next) {
+		if (!j->direct)
+			expand(j, x, s, head, pos, c.n);
+		pos += c.n;
+		next = c;
+		if (pos < end)
+			find_chunk(j, x, s, head, pos, end, &next);
+		decode_chunk(j, x, &c, next.k);
+	}
+}
+
+/* The sequence of a piece. */
+static uint32_t find_piece(const struct job *j, size_t piece)
+{
+	uint32_t lo = 0, hi = j->a->kv->nseq;
+
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (j->first[mid] <= piece)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void decode_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct job *j = arg;
+	const struct kva_attn *a = j->a;
+	const struct kva_view *v = a->kv;
+	uint32_t head = item % v->kv_heads, qh = head * j->group, r, s;
+	size_t piece = item / v->kv_heads;
+	uint64_t len, pos, end;
+	struct kva_scratch x;
+
+	s = find_piece(j, piece);
+	len = kva_seq_len(v, s);
+	pos = (piece - j->first[s]) * kva_split(a);
+	end = len - pos < kva_split(a) ? len : pos + kva_split(a);
+	kva_scratch_init(&x, &j->w, a, thread);
+	load_q(j, &x, a->row_ptr[s], head, 1);
+	reset_rows(j, &x, j->group);
+	decode_piece(j, &x, s, head, pos, end);
+	for (r = 0; r < j->group; r++) {
+		const float *o = x.o + (size_t)r * v->v_dim;
+		size_t to = piece * a->q_heads + qh + r;
+
+		if (j->first[s + 1] - j->first[s] == 1) {
+			finish_head(a, a->row_ptr[s], qh + r, o, x.m[r],
+				    x.l[r]);
+			continue;
+		}
+		j->part_m[to] = x.m[r];
+		j->part_l[to] = x.l[r];
+		memcpy(j->part_o + to * v->v_dim, o, v->v_dim * sizeof(*o));
+	}
+}
+
+/* Join the pieces of one q head of one sequence, first to last. */
+static void join_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct job *j = arg;
+	const struct kva_attn *a = j->a;
+	uint32_t s = item / a->q_heads, qh = item % a->q_heads;
+	size_t dim = a->kv->v_dim, row = a->row_ptr[s], i, d, end;
+	float *o = a->o + row * a->o_stride + qh * dim;
+	float max = -INFINITY, sum = 0, by;
+
+	if (j->first[s + 1] - j->first[s] < 2)
+		return;
+	i = j->first[s] * a->q_heads + qh;
+	end = j->first[s + 1] * a->q_heads;
+	for (; i < end; i += a->q_heads)
+		max = j->part_m[i] > max ? j->part_m[i] : max;
+	memset(o, 0, dim * sizeof(*o));
+	for (i = j->first[s] * a->q_heads + qh; i < end; i += a->q_heads) {
+		const float *part = j->part_o + i * dim;
+
+		if (j->part_l[i] == 0)
+			continue;
+		by = exp2_one(j->part_m[i] - max);
+		sum += by * j->part_l[i];
+		for (d = 0; d < dim; d += VW)
+			v_store(o + d, v_fma(v_set1(by), v_load(part + d),
+					     v_load(o + d)));
+	}
+	finish_head(a, row, qh, o, max, sum);
+}
+
+static int decode(const struct kva_attn *a, struct kva_threads *t)
+{
+	uint32_t nseq = a->kv->nseq, s;
+	size_t longest = 0;
+	struct job j;
+	int rc;
+
+	rc = kva_check_attn(a, 1);
+	if (rc || !nseq || a->row_ptr[0] == a->row_ptr[nseq])
+		return rc;
+	job_init(&j, a);
+	j.first[0] = 0;
+	for (s = 0; s < nseq; s++) {
+		size_t n = kva_pieces(a, s);
+
+		j.first[s + 1] = j.first[s] + n;
+		longest = n > longest ? n : longest;
+	}
+	kva_threads_run(t, j.w.pieces * a->kv->kv_heads, decode_item, &j);
+	if (longest > 1)
+		kva_threads_run(t, (size_t)nseq * a->q_heads, join_item, &j);
+	return 0;
+}
+
+#endif /* KVA_DECODE_H */

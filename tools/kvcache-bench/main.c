@@ -10,6 +10,7 @@
 
 static const struct bench_command commands[] = {
 	{ "attn", bench_attn, "the attention kernels" },
+	{ "products", bench_products, "matrix products by library and weights" },
 };
 
 static void usage(FILE *f)

@@ -53,6 +53,10 @@ int gguf_fail(const struct gguf *g, int error, char *err, size_t errlen,
 		vsnprintf(err + n, errlen - n, fmt, ap);
 		va_end(ap);
 	}
+	/* Values of the file may be in it: no new lines, no escapes. */
+	for (; errlen && *err; err++)
+		if ((unsigned char)*err < 0x20 || *err == 0x7f)
+			*err = '?';
 	return error;
 }
 

@@ -82,7 +82,7 @@ int gguf_open_mem(const void *data, size_t len, struct gguf **out, char *err,
 void gguf_close(struct gguf *g);
 
 /**
- * gguf_fail() - write one line about a file
+ * gguf_fail() - write one line about a file, without control characters
  * @g: the file; its path begins the line
  * @error: a negative errno
  * @err: for the line

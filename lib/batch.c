@@ -64,7 +64,7 @@ int kvc_batch_create(struct kvc_cache *c, struct kvc_batch **out)
 	struct kvc_batch *b = calloc(1, sizeof(*b));
 
 	if (!b)
-		return -ENOMEM;
+		return kvc_nomem(c->ctx);
 	b->c = c;
 	*out = b;
 	return 0;
@@ -201,7 +201,8 @@ static int build_table(struct kvc_batch *b, uint32_t group,
 		pages = (len - 1) / P + 1;
 		t->last[i] = len - (pages - 1) * P;
 		if (pages > UINT32_MAX - t->indptr[i])
-			return -E2BIG;
+			return kvc_fail(b->c->ctx, -E2BIG,
+					"a batch over more than 2^32 - 1 pages");
 		t->indptr[i + 1] = t->indptr[i] + pages;
 	}
 	p = kvc_regrow(t->indices, &t->indices_cap, t->indptr[n], sizeof(*p));
@@ -274,7 +275,9 @@ static int build(struct kvc_batch *b, const struct kvc_item *items, uint32_t n)
 		rc = build_rows(b, items, n);
 	for (uint32_t i = 0; !rc && i < b->c->l.ngroups; i++)
 		rc = build_table(b, i, items, n);
-	return rc ? rc : build_workspace(b);
+	if (!rc)
+		rc = build_workspace(b);
+	return rc == -ENOMEM ? kvc_nomem(b->c->ctx) : rc;
 }
 
 int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,

@@ -79,7 +79,7 @@ static int open_pool(struct kvc_cache *c, const struct kvc_model *m)
 	/* With the null page; it grows if the pool does. */
 	c->slots = calloc(pool.nr_pages + 1, sizeof(struct kvc_page *));
 	if (!c->slots)
-		return -ENOMEM;
+		return kvc_nomem(ctx);
 	c->nslots = pool.nr_pages + 1;
 	return 0;
 }
@@ -93,7 +93,7 @@ int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
 
 	c = calloc(1, sizeof(*c));
 	if (!c)
-		return -ENOMEM;
+		return kvc_nomem(ctx);
 	c->ctx = ctx;
 	if (kvc_opts_copy(&m, sizeof(m), model) ||
 	    kvc_opts_copy(&c->o, sizeof(c->o), opts)) {

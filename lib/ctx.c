@@ -287,8 +287,11 @@ int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	else
 		rc = open_sys(ctx, where, &o);
 	if (rc && !ctx->msg[0])
-		kvc_fail(ctx, rc, "the in-process backend: %s",
-			 strerrordesc_np(-rc));
+		kvc_fail(ctx, rc,
+			 "the in-process backend: %s (bytes=%llu, page=%llu, max=%llu)",
+			 strerrordesc_np(-rc), (unsigned long long)o.local_bytes,
+			 (unsigned long long)o.local_page_size,
+			 (unsigned long long)o.local_max);
 	if (rc)
 		goto fail;
 	rc = attach(ctx, o.tenant);

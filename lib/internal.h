@@ -34,6 +34,11 @@ struct kvc {
 __attribute__((format(printf, 3, 4)))
 int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...);
 
+static inline int kvc_nomem(struct kvc *ctx)
+{
+	return kvc_fail(ctx, -ENOMEM, "out of memory");
+}
+
 /*
  * Copy a caller's struct that begins with its size: what it does not have is
  * zero. -EINVAL if it has something that this library does not know.

@@ -181,13 +181,14 @@ int kvc_pages_alloc(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
 	for (made = 0; made < n; made++) {
 		out[made] = calloc(1, sizeof(**out));
 		if (!out[made]) {
-			rc = -ENOMEM;
+			rc = kvc_nomem(c->ctx);
 			goto fail;
 		}
 	}
 	rc = alloc_handles(c, n, deadline_ns, out);
 	for (i = 0; !rc && i < n; i++)
-		rc = kvc_page_bind(c, out[i]);
+		if (kvc_page_bind(c, out[i]))
+			rc = kvc_nomem(c->ctx);
 	if (rc)
 		goto fail;
 	for (i = 0; i < n; i++)

@@ -28,9 +28,16 @@ struct search {
 
 static int lookup(const struct search *s, struct kvcache_lookup *lk)
 {
+	int rc;
+
 	lk->pool = s->c->o.pool;
 	lk->flags = s->peek ? KVCACHE_LOOKUP_PEEK : 0;
-	return kvc_call(s->c->ctx, KVCACHE_NR_LOOKUP, lk);
+	rc = kvc_call(s->c->ctx, KVCACHE_NR_LOOKUP, lk);
+	if (rc != -EDQUOT)
+		return rc;
+	/* What a grant does not let us hold is as good as not there. */
+	lk->out_nr_pages = 0;
+	return 0;
 }
 
 static void drop(const struct search *s, uint64_t handle)

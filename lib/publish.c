@@ -93,6 +93,9 @@ static void settle(struct kvc_seq *s, uint32_t group, uint32_t i,
 	} else {
 		p->shared = true;
 		s->c->st.pages_published++;
+		/* A truncated page is known by what it was published as. */
+		if (p->fill != pp->keys[pp->nr_keys - 1].fill)
+			kvc_index_del(s->c, p);
 	}
 	remember(s, group, i, &pp->keys[pp->nr_keys - 1]);
 }

@@ -150,10 +150,10 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 				(unsigned long long)need);
 	rc = grow(items, n);
 	if (rc)
-		return rc;
+		return kvc_nomem(c->ctx);
 	fresh = kvc_regrow(c->fresh, &c->fresh_cap, need, sizeof(*fresh));
 	if (!fresh)
-		return -ENOMEM;
+		return kvc_nomem(c->ctx);
 	c->fresh = fresh;
 	if (need) {
 		rc = kvc_pages_alloc(c, need, deadline_ns, fresh);

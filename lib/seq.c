@@ -63,7 +63,7 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 		return kvc_fail(c->ctx, -EINVAL, "extra_len without extra");
 	s = seq_new(c);
 	if (!s)
-		return -ENOMEM;
+		return kvc_nomem(c->ctx);
 	s->priority = o.priority ? o.priority - 1 : KVCACHE_PRIO_DEFAULT;
 	s->ttl_ns = o.ttl_ns ? o.ttl_ns : KVCACHE_TIME_NEVER;
 	s->no_reuse = o.no_reuse || c->o.no_reuse;
@@ -227,7 +227,7 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 		rc = take_match(s, m, tokens);
 	kvc_match_put(c, m, false);
 	if (rc)
-		return rc;
+		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
 	for (i = 0; i < c->l.ngroups; i++)
 		remember_found(s, i);
 	return s->len;
@@ -245,7 +245,7 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 				"the sequence is in a planned batch: commit or abort that first");
 	q = seq_new(c);
 	if (!q)
-		return -ENOMEM;
+		return kvc_nomem(c->ctx);
 	q->priority = s->priority;
 	q->ttl_ns = s->ttl_ns;
 	q->no_reuse = s->no_reuse;
@@ -255,7 +255,7 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 				    kvc_pages_for(&c->l.group[i], s->len));
 	if (rc) {
 		seq_delete(q);
-		return rc;
+		return kvc_nomem(c->ctx);
 	}
 	if (s->len)
 		memcpy(q->tokens, s->tokens, s->len * sizeof(*s->tokens));

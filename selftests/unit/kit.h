@@ -34,6 +34,7 @@ struct kit_spec {
 	uint32_t kv_heads;
 	uint32_t ngroups;	/* the second: layer 1, one KV head, f16 */
 	uint32_t row_major;
+	uint32_t commons;	/* publish into a tenant of at most so many pages */
 	struct kvc_cache_opts o;
 };
 
@@ -69,6 +70,27 @@ static inline uint64_t kit_page_size(const struct kit_spec *spec)
 	while (size < (P + 1) * KIT_LAYERS * heads * 2 * KIT_DIM * 4)
 		size *= 2;
 	return size;
+}
+
+/* A tenant that lets the own one publish and look up, with a max. */
+static inline uint32_t kit_commons(struct kit *k, uint64_t max)
+{
+	struct kvcache_tenant_set t = {
+		.set = KVCACHE_SET_LIMITS,
+		.max = max,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+		.name = "commons",
+	};
+	struct kvcache_tenant_grant g = {
+		.rights = KVCACHE_GRANT_LOOKUP | KVCACHE_GRANT_PUBLISH,
+		.to = k->ctx->tenant,
+		.max_held = KVCACHE_LIMIT_MAX,
+	};
+
+	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_TENANT_CREATE, &t));
+	g.tenant = t.out_tenant;
+	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_TENANT_GRANT, &g));
+	return t.out_tenant;
 }
 
 static inline void kit_open(struct kit *k, const struct kit_spec *spec)
@@ -112,6 +134,8 @@ static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 	/* The second group takes what fits, so its pages have more tokens. */
 	if (spec->ngroups == 2)
 		k->m.page_tokens = 0;
+	if (spec->commons)
+		o.domain = kit_commons(k, spec->commons);
 	o.sz = sizeof(o);
 	o.threads = 1;
 	ASSERT_EQ(0, kvc_cache_create(k->ctx, &k->m, &o, &k->c));

@@ -171,7 +171,7 @@ static void sweep(const struct kit_spec *spec, uint32_t rounds, uint64_t seed)
 		ASSERT_EQ(r.new_pages, st.pages_allocated - was.pages_allocated);
 		kit_check(&k, s);
 	}
-	EXPECT_GT(fits, rounds / 4);
+	EXPECT_GT(fits, rounds / 8);
 	EXPECT_GT(full, 0);
 	EXPECT_GT(reuse, rounds / 20);
 	for (int i = 0; i < 4; i++)

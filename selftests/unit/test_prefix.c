@@ -165,9 +165,9 @@ TEST_F(prefix, of_rows_not_published_yet)
 	struct kvc_seq *a = kit_seq(&self->k, NULL), *b;
 
 	ASSERT_EQ(0, kit_add(&self->k, a, self->t, 7));
-	for (uint32_t n = 1; n <= 9; n++) {
+	for (uint32_t n = 1; n <= 8; n++) {
 		b = kit_seq(&self->k, NULL);
-		EXPECT_EQ(KVC_MIN(n - 1, 7), kit_prompt(&self->k, b, self->t, n));
+		EXPECT_EQ(n - 1, kit_prompt(&self->k, b, self->t, n));
 		kit_check(&self->k, b);
 		kvc_seq_free(b, KVC_SEQ_DISCARD);
 		kit_check(&self->k, a);
@@ -482,6 +482,139 @@ TEST_F(prefix, two_groups)
 	}
 	EXPECT_EQ(0, kit_used(&k));
 	kit_close(&k);
+}
+
+/*
+ * Pages that could not be published, for want of room in the domain, stay
+ * private, are held in common all the same, and are published later.
+ */
+TEST_F(prefix, full_pages_that_stay_private)
+{
+	struct kvcache_tenant_set t = {
+		.set = KVCACHE_SET_LIMITS,
+		.max = KVCACHE_LIMIT_MAX,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+	struct kvc_seq *a, *b, *c;
+	uint64_t ha[8], hb[8];
+	struct kit k;
+
+	kit_open(&k, &(struct kit_spec) { .commons = 1 });
+	t.tenant = k.c->o.domain;
+	a = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kit_add(&k, a, self->t, 4));
+	ASSERT_EQ(0, kit_add(&k, a, self->t + 4, 9));
+	EXPECT_EQ(1, kit_pool(&k).nr_shared);
+	EXPECT_EQ(3, kit_pool(&k).nr_private);
+	b = kit_seq(&k, NULL);
+	EXPECT_EQ(12, kvc_seq_prefix(b, self->t, 13));
+	kvc_seq_handles(a, 0, ha, 8);
+	kvc_seq_handles(b, 0, hb, 8);
+	EXPECT_EQ(0, memcmp(ha, hb, 3 * sizeof(*ha)));
+	/* In the middle of such a page, and truncated to there. */
+	c = kit_seq(&k, NULL);
+	EXPECT_EQ(10, kvc_seq_prefix(c, self->t, 11));
+	kit_check(&k, c);
+	kvc_seq_free(c, KVC_SEQ_DISCARD);
+	ASSERT_EQ(0, kvc_seq_fork(b, &c));
+	ASSERT_EQ(0, kvc_seq_truncate(c, 11));
+	ASSERT_EQ(0, kit_add(&k, c, self->t + 40, 2));
+	kit_check(&k, a);
+	kit_check(&k, b);
+	kit_check(&k, c);
+	kvc_seq_free(c, KVC_SEQ_DISCARD);
+	/* With one holder the page is written in place, and forgotten. */
+	kvc_seq_free(a, KVC_SEQ_DISCARD);
+	ASSERT_EQ(0, kvc_seq_truncate(b, 11));
+	ASSERT_EQ(0, kit_add(&k, b, self->t + 40, 1));
+	kvc_seq_handles(b, 0, hb, 8);
+	EXPECT_EQ(ha[2], hb[2]);
+	c = kit_seq(&k, NULL);
+	EXPECT_EQ(11, kvc_seq_prefix(c, self->t, 13));
+	kvc_seq_free(c, KVC_SEQ_DISCARD);
+	/* There is room now: all of them go with the next full page. */
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_SET, &t));
+	ASSERT_EQ(0, kit_add(&k, b, self->t + 41, 4));
+	EXPECT_EQ(4, kit_pool(&k).nr_shared);
+	kit_check(&k, b);
+	kvc_seq_free(b, 0);
+	EXPECT_EQ(4, kit_pool(&k).nr_cached);
+	kit_close(&k);
+}
+
+/* What a fork holds too is published as it is, not exchanged. */
+TEST_F(prefix, publish_what_a_fork_holds)
+{
+	struct kvcache_tenant_set t = {
+		.set = KVCACHE_SET_LIMITS,
+		.max = KVCACHE_LIMIT_MAX,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+	struct kvc_seq *a, *b, *c;
+	uint64_t h[3];
+	struct kit k;
+
+	kit_open(&k, &(struct kit_spec) { .commons = 1 });
+	t.tenant = k.c->o.domain;
+	a = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kit_add(&k, a, self->t, 8));
+	ASSERT_EQ(0, kvc_seq_fork(a, &b));
+	EXPECT_EQ(2, kit_pool(&k).nr_private);
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_SET, &t));
+	/* An equal chain gets there first. */
+	c = kit_seq(&k, "");
+	ASSERT_EQ(0, kit_add(&k, c, self->t, 8));
+	EXPECT_EQ(2, kit_pool(&k).nr_shared);
+	kvc_seq_handles(a, 0, h, 3);
+	ASSERT_EQ(0, kit_add(&k, a, self->t + 8, 4));
+	EXPECT_EQ(5, kit_pool(&k).nr_shared);
+	kit_check(&k, a);
+	kit_check(&k, b);
+	kvc_seq_free(a, 0);
+	kit_check(&k, b);
+	ASSERT_EQ(0, kit_add(&k, b, self->t + 20, 9));
+	kit_check(&k, b);
+	kvc_seq_free(b, 0);
+	kit_check(&k, c);
+	kvc_seq_free(c, 0);
+	EXPECT_EQ(0, kit_used(&k));
+	kit_close(&k);
+}
+
+/* A domain that does not let us in is an error, and the tokens count. */
+TEST_F(prefix, without_a_grant)
+{
+	struct kit_spec spec = { .o.domain = 77 };
+	struct kvc_item item = { NULL, self->t, 4 };
+	struct kit k;
+
+	kit_open(&k, &spec);
+	item.seq = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kvc_batch_plan(k.b, &item, 1));
+	kit_append(&k, &item, 1, NULL);
+	EXPECT_EQ(-ENOENT, kvc_batch_commit(k.b));
+	EXPECT_EQ(4, kvc_seq_len(item.seq));
+	kit_check(&k, item.seq);
+	kvc_seq_free(item.seq, 0);
+	kit_close(&k);
+}
+
+/* Keys that were flushed are not found, whatever the context remembers. */
+TEST_F(prefix, after_flush)
+{
+	struct kvcache_tenant_ref f = { .tenant = self->k.ctx->tenant };
+	struct kvc_seq *a = kit_seq(&self->k, NULL), *b;
+
+	kit_prompt(&self->k, a, self->t, 9);
+	run(&self->k, self->t + 100, 9);
+	ASSERT_EQ(0, kvc_call(self->k.ctx, KVCACHE_NR_TENANT_FLUSH, &f));
+	EXPECT_EQ(3, f.out_pages);
+	EXPECT_EQ(0, run(&self->k, self->t + 100, 9));
+	b = kit_seq(&self->k, NULL);
+	EXPECT_EQ(0, kvc_seq_prefix(b, self->t, 9));
+	kvc_seq_free(b, 0);
+	kit_check(&self->k, a);
+	kvc_seq_free(a, 0);
 }
 
 TEST_F(prefix, counters)

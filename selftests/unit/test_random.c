@@ -198,7 +198,7 @@ static void play(const struct kit_spec *spec, uint32_t ops, uint64_t seed)
 
 TEST_TIMEOUT(pages_of_4, 600)
 {
-	play(&(struct kit_spec) { .pages = 400 }, 40000, 1);
+	play(&(struct kit_spec) { .pages = 400 }, 30000, 1);
 }
 
 TEST_TIMEOUT(a_pool_too_small, 600)
@@ -208,7 +208,13 @@ TEST_TIMEOUT(a_pool_too_small, 600)
 
 TEST_TIMEOUT(two_groups, 600)
 {
-	play(&(struct kit_spec) { .pages = 150, .ngroups = 2 }, 15000, 3);
+	play(&(struct kit_spec) { .pages = 60, .ngroups = 2 }, 15000, 3);
+}
+
+/* Where most pages cannot be published, forks hold private ones together. */
+TEST_TIMEOUT(a_domain_too_small, 600)
+{
+	play(&(struct kit_spec) { .pages = 150, .commons = 20 }, 15000, 6);
 }
 
 TEST_TIMEOUT(pages_of_24_in_bf16, 600)

@@ -270,8 +270,8 @@ int kvl_tenant_create(struct kvl *l, struct kvl_tenant *t,
  * @now: time
  *
  * A max below cur takes back takeable pages at once; if cur is still above,
- * the tenant gets a KVCACHE_EV_SHRINK, and kvl_tick() revokes after the
- * deadline. A new ttl counts for pages cached from then on. The same change
+ * the tenant gets a KVCACHE_EV_SHRINK, pages that lose their last reference
+ * become FREE instead of CACHED, and kvl_tick() revokes after the deadline. A new ttl counts for pages cached from then on. The same change
  * with the same revision again is 0. Return: as above; -ESTALE, -EEXIST by
  * revision.
  */
@@ -285,10 +285,12 @@ int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now);
  * @budget: pages to give up at most
  * @now: time
  *
- * The keys are forgotten at the first call. Return: CACHED pages given up,
- * @budget means that there may be more; -ENOENT.
+ * Return: CACHED pages given up; @budget means that there may be more, for
+ * kvl_tenant_trim(); -ENOENT.
  */
 int kvl_tenant_flush(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
+/* Give up to @budget CACHED pages up; how many were. Keys of others stay. */
+int kvl_tenant_trim(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
 
 /**
  * kvl_tenant_remove() - take a tenant out

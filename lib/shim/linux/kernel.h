@@ -8,9 +8,6 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define U32_MAX UINT32_MAX
-#define U64_MAX UINT64_MAX
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define min_t(t, a, b) ({ t min_a = (a), min_b = (b);			\
 			  min_a < min_b ? min_a : min_b; })

@@ -62,6 +62,12 @@ static inline void list_move_tail(struct list_head *n, struct list_head *h)
 	     &pos->member != (h);					\
 	     pos = n, n = list_entry(n->member.next, __typeof__(*n), member))
 
+#define list_for_each_entry_safe_reverse(pos, n, h, member)		\
+	for (pos = list_entry((h)->prev, __typeof__(*pos), member),	\
+	     n = list_entry(pos->member.prev, __typeof__(*pos), member);	\
+	     &pos->member != (h);					\
+	     pos = n, n = list_entry(n->member.prev, __typeof__(*n), member))
+
 static inline bool hlist_empty(const struct hlist_head *h)
 {
 	return !h->first;
@@ -84,10 +90,14 @@ static inline void hlist_del(struct hlist_node *n)
 }
 
 #define hlist_entry(ptr, type, member) container_of(ptr, type, member)
+#define hlist_entry_safe(ptr, type, member) ({				\
+	__typeof__(ptr) entry_p = (ptr);				\
+	entry_p ? hlist_entry(entry_p, type, member) : NULL;		\
+})
 #define hlist_for_each_entry(pos, h, member)				\
-	for (struct hlist_node *pos##_n = (h)->first;			\
-	     pos##_n && (pos = hlist_entry(pos##_n, __typeof__(*pos),	\
-					   member), 1);			\
-	     pos##_n = pos##_n->next)
+	for (pos = hlist_entry_safe((h)->first, __typeof__(*pos), member); \
+	     pos;							\
+	     pos = hlist_entry_safe(pos->member.next, __typeof__(*pos), \
+				    member))
 
 #endif /* SHIM_LINUX_LIST_H */

@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * ledger.c - the ledger itself, its pools and clients, events and reports.
+ */
+#include "ledger_internal.h"
+
+/* Pseudo-random bits from a seed (splitmix64's finalizer over a counter). */
+static u64 kvl_mix(u64 *state)
+{
+	u64 z = (*state += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
+struct kvl *kvl_create(const struct kvl_config *cfg)
+{
+	u64 state = cfg->seed;
+	struct kvl *l;
+	u32 k;
+
+	if (!cfg->max_tenants || cfg->max_tenants > 65535 ||
+	    !cfg->max_clients || cfg->max_clients == U32_MAX ||
+	    !is_power_of_2(cfg->nr_events))
+		return NULL;
+	l = kvzalloc(sizeof(*l), GFP_KERNEL_ACCOUNT);
+	if (!l)
+		return NULL;
+	l->max_tenants = cfg->max_tenants;
+	l->max_clients = cfg->max_clients;
+	l->nr_events = cfg->nr_events;
+	INIT_LIST_HEAD(&l->tenants);
+	INIT_LIST_HEAD(&l->done);
+	for (k = 0; k < ARRAY_SIZE(l->seed); k++)
+		l->seed[k] = kvl_mix(&state);
+	l->tenant = kvcalloc(cfg->max_tenants + 1, sizeof(l->tenant[0]),
+			     GFP_KERNEL_ACCOUNT);
+	l->client = kvcalloc(cfg->max_clients + 1UL, sizeof(l->client[0]),
+			     GFP_KERNEL_ACCOUNT);
+	if (l->tenant && l->client)
+		return l;
+	kvl_destroy(l);
+	return NULL;
+}
+
+void kvl_destroy(struct kvl *l)
+{
+	struct kvl_nodes *chunk;
+	u32 k;
+
+	if (!l)
+		return;
+	for (k = 0; k < KVCACHE_MAX_POOLS; k++)
+		kvl_pool_free(l->pool[k]);
+	for (k = 1; l->tenant && k <= l->max_tenants; k++)
+		kvl_tenant_free(l->tenant[k]);
+	for (k = 1; l->client && k <= l->max_clients; k++)
+		kvl_client_free(l->client[k]);
+	while ((chunk = l->chunks)) {
+		l->chunks = chunk->next;
+		kvfree(chunk);
+	}
+	kvfree(l->tenant);
+	kvfree(l->client);
+	kvfree(l);
+}
+
+u64 kvl_seq(const struct kvl *l)
+{
+	return l->seq;
+}
+
+struct kvl_nodes *kvl_nodes_alloc(u32 nr)
+{
+	/* Whole memory pages, at least one. */
+	const size_t page = 4096, room = page - sizeof(struct kvl_nodes);
+	u32 each = room / sizeof(struct kvl_node);
+	size_t pages = nr / each + 1;
+	struct kvl_nodes *chunk = kvzalloc(pages * page, GFP_KERNEL_ACCOUNT);
+
+	if (chunk)
+		chunk->nr = (pages * page - sizeof(*chunk)) /
+			    sizeof(chunk->node[0]);
+	return chunk;
+}
+
+void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes)
+{
+	u32 k;
+
+	nodes->next = l->chunks;
+	l->chunks = nodes;
+	for (k = nodes->nr; k--; )
+		kvl_node_put(l, &nodes->node[k]);
+}
+
+bool kvl_name_ok(const char *name)
+{
+	u32 k;
+
+	if (name[0] == '.')
+		return false;
+	for (k = 0; k < KVCACHE_NAME_LEN && name[k]; k++)
+		if (!(name[k] >= 'a' && name[k] <= 'z') &&
+		    !(name[k] >= 'A' && name[k] <= 'Z') &&
+		    !(name[k] >= '0' && name[k] <= '9') &&
+		    name[k] != '.' && name[k] != '_' && name[k] != '-')
+			return false;
+	return k && k < KVCACHE_NAME_LEN;
+}
+
+/* ---- time -------------------------------------------------------------------- */
+
+/* Revokes pages above the max of an account whose deadline has passed. */
+static u32 kvl_revoke_above(struct kvl *l, struct kvl_pool *p,
+			    struct kvl_account *a, u32 budget)
+{
+	u32 i, done = 0;
+
+	for (; done < budget && kvl_above_max(a); done++)
+		if (!kvl_take_own(l, p, a))
+			break;
+	for (i = p->nr_pages; i && done < budget && kvl_above_max(a); i--) {
+		if (p->page[i].tenant != a->tenant ||
+		    (p->page[i].state != KVCACHE_PAGE_PRIVATE &&
+		     p->page[i].state != KVCACHE_PAGE_SHARED))
+			continue;
+		kvl_revoke(l, p, i);
+		done++;
+	}
+	if (!kvl_above_max(a) || !i) {
+		a->revoke_at = KVCACHE_TIME_NEVER;
+		l->nr_revoke--;
+	}
+	return done;
+}
+
+static u32 kvl_tick_pool(struct kvl *l, struct kvl_pool *p, u64 now, u32 budget)
+{
+	struct kvl_tenant *t;
+	u32 left = budget;
+
+	kvl_advance(l, p, now);
+	for (; left && p->order[KVL_EXPIRED].first; left--)
+		kvl_take(l, p, p->order[KVL_EXPIRED].first);
+	if (left && l->nr_revoke)
+		list_for_each_entry(t, &l->tenants, link)
+			if (p->acct[t->id].revoke_at <= l->now)
+				left -= kvl_revoke_above(l, p, &p->acct[t->id],
+							 left);
+	kvl_pump(l, p);
+	return budget - left;
+}
+
+u32 kvl_tick(struct kvl *l, u64 now, u32 budget)
+{
+	u32 k, done = 0;
+
+	for (k = 0; k < KVCACHE_MAX_POOLS; k++)
+		if (l->pool[k])
+			done += kvl_tick_pool(l, l->pool[k], now, budget - done);
+	return done;
+}
+
+u64 kvl_next_tick(const struct kvl *l)
+{
+	u64 next = KVCACHE_TIME_NEVER;
+	struct kvl_tenant *t;
+	u32 k;
+
+	for (k = 0; k < KVCACHE_MAX_POOLS; k++) {
+		if (!l->pool[k])
+			continue;
+		next = min_t(u64, next, kvl_clock_next(l->pool[k]));
+		if (!l->nr_revoke)
+			continue;
+		list_for_each_entry(t, &l->tenants, link)
+			next = min_t(u64, next,
+				     l->pool[k]->acct[t->id].revoke_at);
+	}
+	return next;
+}
+
+/* ---- pools -------------------------------------------------------------------- */
+
+void kvl_account_init(struct kvl_pool *p, u32 tenant)
+{
+	struct kvl_account *a = &p->acct[tenant];
+	u32 epoch = a->epoch;
+
+	memset(a, 0, sizeof(*a));
+	a->tenant = tenant;
+	a->epoch = epoch + 1;
+	a->max = KVCACHE_LIMIT_MAX;
+	a->guard = KVL_SAFE;
+	a->revoke_at = KVCACHE_TIME_NEVER;
+	INIT_LIST_HEAD(&a->queue);
+	INIT_LIST_HEAD(&a->ready);
+}
+
+static u32 kvl_bits(u64 n)
+{
+	return max_t(u32, 4, fls64(n - 1));
+}
+
+static void kvl_pool_extend(struct kvl_pool *p, u32 nr_pages)
+{
+	u32 i;
+
+	for (i = p->nr_pages + 1; i <= nr_pages; i++)
+		kvl_order_add_tail(p->page, &p->free, i);
+	p->nr[KVCACHE_PAGE_FREE] += nr_pages - p->nr_pages;
+	p->nr_pages = nr_pages;
+}
+
+int kvl_pool_alloc(const struct kvl *l, const struct kvl_pool_config *cfg,
+		   struct kvl_pool **out)
+{
+	u32 capacity = cfg->capacity ? cfg->capacity : cfg->nr_pages;
+	struct kvl_pool *p;
+	u32 i;
+
+	if (!kvl_name_ok(cfg->name) || !cfg->nr_pages ||
+	    capacity < cfg->nr_pages || capacity > 1U << 28 ||
+	    cfg->kind > KVCACHE_POOL_DEVICE || (cfg->flags & ~KVL_POOL_DIRECT))
+		return -EINVAL;
+	p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	if (!p)
+		return -ENOMEM;
+	/* A page has up to 16 keys: chains of two when all have them. */
+	p->key_bits = kvl_bits(8ULL * capacity);
+	p->hold_bits = kvl_bits(capacity);
+	p->page = kvcalloc(capacity + 1UL, sizeof(p->page[0]),
+			   GFP_KERNEL_ACCOUNT);
+	p->keys = kvcalloc(1UL << p->key_bits, sizeof(p->keys[0]),
+			   GFP_KERNEL_ACCOUNT);
+	p->holds = kvcalloc(1UL << p->hold_bits, sizeof(p->holds[0]),
+			    GFP_KERNEL_ACCOUNT);
+	p->acct = kvcalloc(l->max_tenants + 1UL, sizeof(p->acct[0]),
+			   GFP_KERNEL_ACCOUNT);
+	for (i = 0; i < KVL_NR_HEAPS; i++)
+		p->heap[i].e = kvcalloc(l->max_tenants + 1UL,
+					sizeof(p->heap[i].e[0]),
+					GFP_KERNEL_ACCOUNT);
+	if (!p->page || !p->keys || !p->holds || !p->acct || !p->heap[0].e ||
+	    !p->heap[1].e) {
+		kvl_pool_free(p);
+		return -ENOMEM;
+	}
+	strcpy(p->name, cfg->name);
+	p->kind = cfg->kind;
+	p->flags = cfg->flags;
+	p->page_size = cfg->page_size;
+	p->capacity = capacity;
+	INIT_LIST_HEAD(&p->queue);
+	INIT_LIST_HEAD(&p->backed);
+	INIT_LIST_HEAD(&p->ready);
+	p->page[0].state = KVCACHE_PAGE_NULL;
+	for (i = 1; i <= capacity; i++)
+		p->page[i].gen = 1;
+	kvl_pool_extend(p, cfg->nr_pages);
+	*out = p;
+	return 0;
+}
+
+void kvl_pool_free(struct kvl_pool *p)
+{
+	if (!p)
+		return;
+	kvfree(p->heap[0].e);
+	kvfree(p->heap[1].e);
+	kvfree(p->acct);
+	kvfree(p->holds);
+	kvfree(p->keys);
+	kvfree(p->page);
+	kvfree(p);
+}
+
+int kvl_pool_add(struct kvl *l, struct kvl_pool *p)
+{
+	struct kvl_tenant *t;
+	u32 k, id = KVCACHE_MAX_POOLS;
+
+	for (k = KVCACHE_MAX_POOLS; k--; ) {
+		if (!l->pool[k])
+			id = k;
+		else if (!strcmp(l->pool[k]->name, p->name))
+			return -EEXIST;
+	}
+	if (id == KVCACHE_MAX_POOLS)
+		return -ENOSPC;
+	p->id = id;
+	p->clock.now = l->now;
+	l->pool[id] = p;
+	list_for_each_entry(t, &l->tenants, link)
+		kvl_account_init(p, t->id);
+	l->seq++;
+	return id;
+}
+
+int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+	struct kvl_client_pool *cp;
+	struct kvl_tenant *t;
+	struct kvl_node *n, *tmp;
+	u32 k;
+
+	if (!p)
+		return -ENOENT;
+	if (p->nr[KVCACHE_PAGE_FREE] != p->nr_pages || p->waiters)
+		return -EBUSY;
+	for (k = 1; k <= l->max_clients; k++) {
+		if (!l->client[k])
+			continue;
+		/* What tells of pages that were taken. */
+		cp = &l->client[k]->pool[pool];
+		list_for_each_entry_safe(n, tmp, &cp->holds, peers)
+			kvl_node_put(l, n);
+		INIT_LIST_HEAD(&cp->holds);
+	}
+	list_for_each_entry(t, &l->tenants, link)
+		l->nr_revoke -= p->acct[t->id].revoke_at != KVCACHE_TIME_NEVER;
+	l->pool[pool] = NULL;
+	l->seq++;
+	*out = p;
+	return 0;
+}
+
+/* Gives up takeable pages at the end, and drops what is FREE there. */
+static void kvl_pool_shrink(struct kvl *l, struct kvl_pool *p, u32 nr_pages)
+{
+	struct kvl_page *pg;
+	u32 i;
+
+	for (i = p->nr_pages; i > nr_pages; i--) {
+		pg = &p->page[i];
+		if (pg->flags & KVL_PF_LISTED)
+			kvl_take(l, p, i);
+		else if (pg->state != KVCACHE_PAGE_FREE &&
+			 (pg->state != KVCACHE_PAGE_RETIRING ||
+			  (pg->flags & KVL_PF_STUCK)))
+			break;
+	}
+	for (i = p->nr_pages; i > nr_pages; i--) {
+		if (p->page[i].state != KVCACHE_PAGE_FREE)
+			break;
+		kvl_order_del(p->page, &p->free, i);
+		p->nr[KVCACHE_PAGE_FREE]--;
+	}
+	p->nr_pages = i;
+}
+
+int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+	struct kvl_page *last;
+
+	if (!p)
+		return -ENOENT;
+	*out = p->nr_pages;
+	if (nr_pages > p->capacity)
+		return -E2BIG;
+	if (!nr_pages || nr_pages < p->sum_min)
+		return -EINVAL;
+	kvl_advance(l, p, now);
+	if (nr_pages >= p->nr_pages)
+		kvl_pool_extend(p, nr_pages);
+	else
+		kvl_pool_shrink(l, p, nr_pages);
+	*out = p->nr_pages;
+	l->seq++;
+	kvl_pump(l, p);
+	if (p->nr_pages == nr_pages)
+		return 0;
+	last = &p->page[p->nr_pages];
+	return last->state == KVCACHE_PAGE_RETIRING &&
+	       !(last->flags & KVL_PF_STUCK) ? 1 : -EBUSY;
+}
+
+int kvl_pool_drain(struct kvl *l, u32 pool, u64 now)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+
+	if (!p)
+		return -ENOENT;
+	kvl_advance(l, p, now);
+	p->draining = true;
+	kvl_fail_all(l, p, -ESHUTDOWN);
+	l->seq++;
+	return 0;
+}
+
+int kvl_pool_resume(struct kvl *l, u32 pool)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+
+	if (!p)
+		return -ENOENT;
+	p->draining = false;
+	l->seq++;
+	return 0;
+}
+
+int kvl_pool_trim(struct kvl *l, u32 pool, u32 budget, u64 now)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+	struct kvl_tenant *t;
+	u32 done = 0;
+
+	if (!p)
+		return -ENOENT;
+	kvl_advance(l, p, now);
+	list_for_each_entry(t, &l->tenants, link)
+		done += kvl_trim(l, p, &p->acct[t->id], false, budget - done);
+	kvl_pump(l, p);
+	return done;
+}
+
+int kvl_pool_info(const struct kvl *l, u32 pool, struct kvcache_pool_info *out)
+{
+	const struct kvl_pool *p = kvl_pool_get(l, pool);
+
+	if (!p)
+		return -ENOENT;
+	memset(out, 0, sizeof(*out));
+	out->id = p->id;
+	out->kind = p->kind;
+	out->page_size = p->page_size;
+	out->nr_pages = p->nr_pages;
+	out->nr_free = p->nr[KVCACHE_PAGE_FREE];
+	out->nr_private = p->nr[KVCACHE_PAGE_PRIVATE];
+	out->nr_shared = p->nr[KVCACHE_PAGE_SHARED];
+	out->nr_cached = p->nr[KVCACHE_PAGE_CACHED];
+	out->nr_retiring = p->nr[KVCACHE_PAGE_RETIRING];
+	out->waiters = p->waiters;
+	out->allocs = p->allocs;
+	out->reclaims = p->reclaims;
+	out->lookups = p->lookups;
+	out->hits = p->hits;
+	out->draining = p->draining;
+	memcpy(out->name, p->name, sizeof(out->name));
+	return 0;
+}
+
+int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
+		  struct kvcache_page_info *out)
+{
+	const struct kvl_pool *p = kvl_pool_get(l, pool);
+	const struct kvl_page *pg;
+	u32 i;
+
+	if (!p)
+		return -ENOENT;
+	for (i = max_t(u32, start, 1); i <= p->nr_pages; i++) {
+		pg = &p->page[i];
+		if (pg->state == KVCACHE_PAGE_FREE ||
+		    (tenant && pg->tenant != tenant))
+			continue;
+		memset(out, 0, sizeof(*out));
+		out->handle = kvl_handle(p, i);
+		out->tenant = pg->tenant;
+		out->state = pg->state;
+		if (pg->state == KVCACHE_PAGE_PRIVATE)
+			out->client = pg->client;
+		if (pg->flags & KVL_PF_VOLATILE)
+			out->flags |= KVCACHE_PAGE_VOLATILE;
+		if (pg->pins)
+			out->flags |= KVCACHE_PAGE_PINNED;
+		out->refs = pg->refs;
+		out->fill = pg->fill;
+		out->priority = pg->prio;
+		out->nr_keys = pg->nr_keys && kvl_findable(p, i) ? pg->nr_keys : 0;
+		out->idle_ns = now > pg->used ? now - pg->used : 0;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* ---- clients ------------------------------------------------------------------ */
+
+struct kvl_client *kvl_client_alloc(const struct kvl *l)
+{
+	struct kvl_client *c = kvzalloc(sizeof(*c), GFP_KERNEL_ACCOUNT);
+	u32 k;
+
+	if (!c)
+		return NULL;
+	INIT_LIST_HEAD(&c->requests);
+	for (k = 0; k < KVCACHE_MAX_POOLS; k++)
+		INIT_LIST_HEAD(&c->pool[k].holds);
+	return c;
+}
+
+void kvl_client_free(struct kvl_client *c)
+{
+	kvfree(c);
+}
+
+int kvl_client_attach(struct kvl *l, struct kvl_client *c, u32 tenant)
+{
+	struct kvl_tenant *t = kvl_tenant_get(l, tenant);
+	u32 k, id;
+
+	if (!t)
+		return -ENOENT;
+	for (k = 0; k < l->max_clients; k++) {
+		id = (l->last_client + k) % l->max_clients + 1;
+		if (!l->client[id])
+			break;
+	}
+	if (k == l->max_clients)
+		return -ENOSPC;
+	l->last_client = id;
+	l->client[id] = c;
+	c->id = id;
+	c->tenant = tenant;
+	t->clients++;
+	l->seq++;
+	return 0;
+}
+
+u32 kvl_client_id(const struct kvl_client *c)
+{
+	return c->id;
+}
+
+u32 kvl_client_tenant(const struct kvl_client *c)
+{
+	return c->tenant;
+}
+
+int kvl_client_detach(struct kvl *l, struct kvl_client *c)
+{
+	u32 k;
+
+	if (!c->dead)
+		return -EBUSY;
+	for (k = 0; k < KVCACHE_MAX_POOLS; k++)
+		if (c->pool[k].pages.first || !list_empty(&c->pool[k].holds))
+			return -EBUSY;
+	l->client[c->id] = NULL;
+	l->tenant[c->tenant]->clients--;
+	l->seq++;
+	return 0;
+}
+
+int kvl_client_info(const struct kvl *l, u32 pool, u32 tenant, u32 start,
+		    struct kvcache_client_info *out)
+{
+	const struct kvl_client *c;
+	const struct kvl_request *r;
+	u32 id;
+
+	if (!kvl_pool_get(l, pool))
+		return -ENOENT;
+	for (id = max_t(u32, start, 1); id <= l->max_clients; id++) {
+		c = l->client[id];
+		if (!c || (tenant && c->tenant != tenant))
+			continue;
+		memset(out, 0, sizeof(*out));
+		out->id = id;
+		out->tenant = c->tenant;
+		out->nr_private = c->pool[pool].nr_private;
+		out->nr_shared = c->pool[pool].nr_shared;
+		list_for_each_entry(r, &c->requests, peers)
+			if (r->pool == pool)
+				out->waiting += r->nr;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* ---- events ------------------------------------------------------------------- */
+
+void kvl_post(struct kvl *l, u32 tenant, const struct kvcache_event *ev)
+{
+	struct kvl_tenant *t = l->tenant[tenant];
+	struct kvcache_event *slot;
+
+	l->seq++;
+	if (!t->listeners)
+		return;
+	slot = &t->ev[t->ev_next++ & (l->nr_events - 1)];
+	*slot = *ev;
+	slot->seq = l->seq;
+}
+
+u32 kvl_events(struct kvl *l, struct kvl_client *c, struct kvcache_event *ev,
+	       u32 nr)
+{
+	struct kvl_tenant *t;
+	u64 lost = 0;
+	u32 k;
+
+	if (c->dead)
+		return 0;
+	t = l->tenant[c->tenant];
+	if (!c->listens) {
+		c->listens = true;
+		c->ev_next = t->ev_next;
+		t->listeners++;
+	}
+	if (nr && t->ev_next - c->ev_next > l->nr_events) {
+		lost = t->ev_next - l->nr_events - c->ev_next;
+		c->ev_next += lost;
+	}
+	for (k = 0; k < nr && c->ev_next != t->ev_next; k++) {
+		ev[k] = t->ev[c->ev_next++ & (l->nr_events - 1)];
+		ev[k].dropped = k ? 0 : min_t(u64, lost, U32_MAX);
+	}
+	return k;
+}
+
+bool kvl_events_pending(const struct kvl *l, const struct kvl_client *c)
+{
+	return c->listens && l->tenant[c->tenant]->ev_next != c->ev_next;
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sys_local.c - the in-process backend: a ledger and its pages in this process.
+ *
+ * Pages are zeroed when they are handed out and not before: memory that was
+ * never handed out is zero already. The lock protects the ledger; a thread
+ * that waits for pages sleeps on a condition, in the order of the ledger.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd.h"
+#include "sys.h"
+
+#define HUGE_PAGE	(2UL << 20)
+#define DEFAULT_BYTES	(1ULL << 30)
+#define DEFAULT_PAGE	(2ULL << 20)
+#define MIN_PAGE	64
+#define MAX_TENANTS	1024
+#define MAX_CLIENTS	1024
+#define NR_EVENTS	256
+#define TICK_BUDGET	64
+
+/**
+ * struct memory - the pages of one pool
+ * @base: page 0, the null page, on a huge page's boundary
+ * @bytes: of all pages
+ * @page_size: of one
+ * @used: per page, whether it was handed out before
+ */
+struct memory {
+	char *base;
+	size_t bytes;
+	size_t page_size;
+	unsigned char *used;
+};
+
+struct sys_local {
+	struct kvc_sys sys;
+	struct kvc_cmd cmd;
+	pthread_mutex_t lock;	/* protects the ledger, @memory and @cmd */
+	pthread_cond_t done;	/* some waiting request was decided */
+	struct memory memory[KVCACHE_MAX_POOLS];
+};
+
+static struct sys_local *to_local(struct kvc_sys *s)
+{
+	return (struct sys_local *)s;
+}
+
+static struct sys_local *cmd_to_local(struct kvc_cmd *x)
+{
+	return (struct sys_local *)((char *)x - offsetof(struct sys_local, cmd));
+}
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+static void memory_free(struct memory *m)
+{
+	if (m->base)
+		munmap(m->base, m->bytes);
+	free(m->used);
+	memset(m, 0, sizeof(*m));
+}
+
+/* Reserves @nr_pages pages and the null page; nothing is populated. */
+static int memory_alloc(struct memory *m, u64 page_size, u64 nr_pages)
+{
+	size_t lead, bytes;
+	char *p;
+
+	if (__builtin_mul_overflow(nr_pages + 1, page_size, &bytes) ||
+	    bytes > SIZE_MAX / 2)
+		return -ENOMEM;
+	bytes = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	m->used = calloc(nr_pages + 1, 1);
+	if (!m->used)
+		return -ENOMEM;
+	p = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED) {
+		memory_free(m);
+		return -ENOMEM;
+	}
+	lead = -(uintptr_t)p & (HUGE_PAGE - 1);
+	if (lead)
+		munmap(p, lead);
+	munmap(p + lead + bytes, HUGE_PAGE - lead);
+	m->base = p + lead;
+	m->bytes = bytes;
+	m->page_size = page_size;
+	/* Where there are no huge pages, small ones do. */
+	madvise(m->base, bytes, MADV_HUGEPAGE);
+	if (page_size % sysconf(_SC_PAGESIZE) == 0)
+		mprotect(m->base, page_size, PROT_READ);
+	return 0;
+}
+
+/* Pages just handed out, which nobody else touches. */
+static void memory_clear(struct memory *m, const u64 *pages, u32 nr)
+{
+	u32 k, i;
+
+	for (k = 0; k < nr; k++) {
+		i = kvl_index(pages[k]);
+		if (m->used[i])
+			memset(m->base + i * m->page_size, 0, m->page_size);
+		m->used[i] = 1;
+	}
+}
+
+static int local_pool_add(struct kvc_cmd *x, u32 pool, u64 page_size,
+			  u64 nr_pages)
+{
+	return memory_alloc(&cmd_to_local(x)->memory[pool], page_size,
+			    nr_pages);
+}
+
+/* Memory of pages that a pool does not have any more goes back. */
+static void local_pool_gone(struct kvc_cmd *x, u32 pool, u64 nr_pages)
+{
+	struct memory *m = &cmd_to_local(x)->memory[pool];
+	size_t os_page = sysconf(_SC_PAGESIZE), from;
+
+	if (!nr_pages) {
+		memory_free(m);
+		return;
+	}
+	from = (nr_pages + 1) * m->page_size;
+	from = (from + os_page - 1) & ~(os_page - 1);
+	if (from < m->bytes)
+		madvise(m->base + from, m->bytes - from, MADV_DONTNEED);
+}
+
+static void local_who(struct kvc_cmd *x, struct kvcache_client_info *info)
+{
+	info->pid = getpid();
+	strncpy(info->comm, program_invocation_short_name,
+		sizeof(info->comm) - 1);
+}
+
+static const struct kvc_cmd_ops local_cmd_ops = {
+	.pool_add = local_pool_add,
+	.pool_gone = local_pool_gone,
+	.who = local_who,
+};
+
+/* ---- commands ------------------------------------------------------------ */
+
+/* Wakes those whose requests were decided. */
+static void wake(struct sys_local *s)
+{
+	bool any = false;
+
+	while (kvl_next_done(s->cmd.ledger))
+		any = true;
+	if (any)
+		pthread_cond_broadcast(&s->done);
+}
+
+static int wait_for_pages(struct sys_local *s, struct kvl_request *r,
+			  u64 deadline_ns)
+{
+	struct timespec ts = {
+		.tv_sec = deadline_ns / 1000000000ULL,
+		.tv_nsec = deadline_ns % 1000000000ULL,
+	};
+	int err = 0;
+
+	while (r->status == KVL_WAITING && err != ETIMEDOUT)
+		err = deadline_ns == KVCACHE_TIME_NEVER ?
+		      pthread_cond_wait(&s->done, &s->lock) :
+		      pthread_cond_timedwait(&s->done, &s->lock, &ts);
+	if (r->status == KVL_WAITING)
+		kvl_cancel(s->cmd.ledger, r, -ETIMEDOUT, now_ns());
+	return r->status;
+}
+
+static int local_call(struct kvc_sys *sys, unsigned int nr, void *arg)
+{
+	struct sys_local *s = to_local(sys);
+	struct kvc_cmd_frame f;
+	struct kvcache_alloc *a = &f.arg.alloc;
+	struct memory *m = NULL;
+	u64 now = now_ns();
+	int rc = kvc_cmd_begin(&s->cmd, &f, nr, arg);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	if (kvl_next_tick(s->cmd.ledger) <= now)
+		kvl_tick(s->cmd.ledger, now, TICK_BUDGET);
+	rc = kvc_cmd_run(&s->cmd, &f, now);
+	wake(s);
+	if (rc == KVL_WAITING) {
+		rc = wait_for_pages(s, &f.request, a->deadline_ns);
+		wake(s);
+	}
+	if (nr == KVCACHE_NR_ALLOC && !rc && !(a->flags & KVCACHE_ALLOC_CHECK))
+		m = &s->memory[a->pool];
+	pthread_mutex_unlock(&s->lock);
+	rc = kvc_cmd_end(&f, arg, rc);
+	if (m)
+		memory_clear(m, a->out_pages, a->nr);
+	return rc;
+}
+
+static int local_events(struct kvc_sys *sys, struct kvcache_event *ev,
+			unsigned int n)
+{
+	struct sys_local *s = to_local(sys);
+	int nr = -ENOTCONN;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->cmd.client)
+		nr = kvl_events(s->cmd.ledger, s->cmd.client, ev, n);
+	pthread_mutex_unlock(&s->lock);
+	return nr;
+}
+
+static void *local_window(struct kvc_sys *sys, uint32_t pool, int writable)
+{
+	return pool < KVCACHE_MAX_POOLS ? to_local(sys)->memory[pool].base :
+	       NULL;
+}
+
+static void local_close(struct kvc_sys *sys)
+{
+	struct sys_local *s = to_local(sys);
+	u32 pool;
+
+	for (pool = 0; pool < KVCACHE_MAX_POOLS; pool++)
+		memory_free(&s->memory[pool]);
+	kvl_destroy(s->cmd.ledger);
+	pthread_cond_destroy(&s->done);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static const struct kvc_sys_ops local_ops = {
+	.name = "local",
+	.call = local_call,
+	.events = local_events,
+	.window = local_window,
+	.close = local_close,
+};
+
+/* ---- opening -------------------------------------------------------------- */
+
+static int make_pool(struct sys_local *s, const struct kvc_open_opts *o)
+{
+	u64 page_size = o->local_page_size ? o->local_page_size : DEFAULT_PAGE;
+	u64 bytes = o->local_bytes ? o->local_bytes : DEFAULT_BYTES;
+	struct kvcache_pool_set set = {
+		.size = sizeof(set),
+		.op = KVCACHE_POOL_CREATE,
+		.page_size = page_size,
+		.nr_pages = bytes / page_size,
+		.name = "local",
+	};
+
+	return local_call(&s->sys, KVCACHE_NR_POOL_SET, &set);
+}
+
+static int make_tenant(struct sys_local *s, const struct kvc_open_opts *o)
+{
+	const char *name = o->tenant ? o->tenant : "default";
+	struct kvcache_tenant_set set = {
+		.size = sizeof(set),
+		.set = KVCACHE_SET_OWNER | KVCACHE_SET_LIMITS,
+		.uid = getuid(),
+		.gid = getgid(),
+		.mode = 0400,
+		.max = o->local_max ? o->local_max : KVCACHE_LIMIT_MAX,
+	};
+
+	if (strlen(name) >= sizeof(set.name))
+		return -EINVAL;
+	strcpy(set.name, name);
+	return local_call(&s->sys, KVCACHE_NR_TENANT_CREATE, &set);
+}
+
+int kvc_sys_local_open(const struct kvc_open_opts *opts, struct kvc_sys **out)
+{
+	static const struct kvc_open_opts none;
+	struct kvl_config cfg = {
+		.max_tenants = MAX_TENANTS,
+		.max_clients = MAX_CLIENTS,
+		.nr_events = NR_EVENTS,
+	};
+	struct sys_local *s = calloc(1, sizeof(*s));
+	pthread_condattr_t attr;
+	int err = -ENOMEM;
+
+	if (!s)
+		return -ENOMEM;
+	if (getrandom(&cfg.seed, sizeof(cfg.seed), 0) != sizeof(cfg.seed))
+		cfg.seed = now_ns();
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->done, &attr);
+	pthread_condattr_destroy(&attr);
+	s->sys.ops = &local_ops;
+	s->cmd.ops = &local_cmd_ops;
+	s->cmd.features = KVCACHE_FEAT_LOCAL | KVCACHE_FEAT_EVENTS;
+	s->cmd.pool_flags = KVL_POOL_DIRECT;
+	s->cmd.min_page_size = MIN_PAGE;
+	s->cmd.admin = true;
+	s->cmd.uid = getuid();
+	s->cmd.gid = getgid();
+	s->cmd.ledger = kvl_create(&cfg);
+	if (s->cmd.ledger)
+		err = make_pool(s, opts ? opts : &none);
+	if (!err)
+		err = make_tenant(s, opts ? opts : &none);
+	if (err) {
+		local_close(&s->sys);
+		return err;
+	}
+	*out = &s->sys;
+	return 0;
+}

@@ -358,7 +358,8 @@ TEST(not_utf8_and_no_room)
 {
 	struct tokenizer *t = load(REFS "tiny-mha-f16.gguf");
 	static const char * const bad[] = {
-		"\xff", "abc\x80", "\xc3", "<|c1|>\xed\xa0\x80", "\xf4\x90\x80\x80",
+		"\xff", "abc\x80", "\xc3", "<|c1|>\xed\xa0\x80",
+		"\xf4\x90\x80\x80",
 	};
 	uint32_t ids[8], poison = 0xcccccccc;
 	size_t i;
@@ -409,6 +410,8 @@ TEST(refused)
 	toy.model = "gpt2";
 	toy.pre = "command-r";
 	refuse(&toy, -EOPNOTSUPP, "tokenizer.ggml.pre is \"command-r\"");
+	refuse(&toy, -EOPNOTSUPP,
+	       "one of smollm, gpt-2, default, llama-bpe, qwen2");
 	/* What is in the file does not reach a terminal as it is. */
 	toy.pre = "a\nb\x1b[2J\x7f";
 	refuse(&toy, -EOPNOTSUPP, "tokenizer.ggml.pre is \"a?b?[2J?\"");

@@ -20,7 +20,8 @@ static uint64_t fold(uint64_t a, uint64_t b)
 
 static uint64_t hash(uint64_t seed, const void *key, size_t len)
 {
-	const uint64_t odd = 0x9e3779b97f4a7c15;	/* 2^64 / golden ratio */
+	/* 2^64 / golden ratio */
+	const uint64_t odd = 0x9e3779b97f4a7c15;
 	const unsigned char *p = key;
 	uint64_t h = seed ^ len, word;
 

@@ -6,6 +6,7 @@
  * byte; here that is undone once, and everything else works on bytes.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,20 @@ static ssize_t to_bytes(const struct loader *l, const char *s, size_t len,
 	return out - start;
 }
 
+static int unknown_pre(struct loader *l, const struct gguf_str *s)
+{
+	char known[128] = "";
+	unsigned int i;
+	size_t n = 0;
+
+	for (i = 0; pretok_name(i) && n < sizeof(known); i++)
+		n += snprintf(known + n, sizeof(known) - n, "%s%s",
+			      i ? ", " : "", pretok_name(i));
+	return fail(l, -EOPNOTSUPP,
+		    KEY("pre") " is \"%.*s\", which is not known; use a model with one of %s",
+		    s->len < 32 ? (int)s->len : 32, s->s, known);
+}
+
 static int check_model(struct loader *l)
 {
 	struct gguf_str s;
@@ -97,9 +112,7 @@ static int check_model(struct loader *l)
 			    CONVERT);
 	ret = pretok_create(s.s, s.len, &l->t->pretok);
 	if (ret == -EOPNOTSUPP)
-		return fail(l, ret,
-			    KEY("pre") " is \"%.*s\", which is not known; use a model with smollm, gpt-2, default, llama-bpe or qwen2",
-			    s.len < 32 ? (int)s.len : 32, s.s);
+		return unknown_pre(l, &s);
 	return ret ? no_memory(l) : 0;
 }
 

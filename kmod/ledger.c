@@ -350,6 +350,7 @@ static void kvl_pool_shrink(struct kvl *l, struct kvl_pool *p, u32 nr_pages)
 		p->nr[KVCACHE_PAGE_FREE]--;
 	}
 	p->nr_pages = i;
+	kvl_unback(l, p);
 }
 
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
@@ -470,7 +471,8 @@ int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 			out->flags |= KVCACHE_PAGE_PINNED;
 		out->refs = pg->refs;
 		out->fill = pg->fill;
-		out->priority = pg->prio;
+		out->priority = pg->prio_until <= p->clock.now ?
+				KVCACHE_PRIO_DEFAULT : pg->prio;
 		out->nr_keys = pg->nr_keys && kvl_findable(p, i) ? pg->nr_keys : 0;
 		out->idle_ns = now > pg->used ? now - pg->used : 0;
 		return 0;

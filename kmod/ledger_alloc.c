@@ -214,10 +214,13 @@ static void kvl_dequeue(struct kvl_pool *p, struct kvl_request *r)
 		p->promises -= a->min != 0;
 	} else if (r->queue == KVL_Q_BACKED) {
 		kvl_claim(p, a, -(s64)r->nr);
-	} else if (list_empty(&a->queue)) {
-		list_del_init(&a->ready);
 	}
 	r->queue = KVL_Q_NONE;
+	/* It may have been in the way of others. */
+	if (list_empty(&a->queue))
+		list_del_init(&a->ready);
+	else
+		list_move_tail(&a->ready, &p->ready);
 }
 
 /* A waiting request ends, and its caller is to be woken. */
@@ -294,6 +297,36 @@ static void kvl_grant_backed(struct kvl *l, struct kvl_pool *p)
 	}
 }
 
+/* Back to the tenant's own queue, before those that came later. */
+static void kvl_wait_for_limit(struct kvl *l, struct kvl_pool *p,
+			       struct kvl_account *a, struct kvl_request *r)
+{
+	kvl_dequeue(p, r);
+	r->queue = KVL_Q_LIMIT;
+	list_add(&r->link, &a->queue);
+	if (r->nowait)
+		kvl_finish(l, p, r, -EDQUOT);
+}
+
+/*
+ * An account may be over its max: the max was lowered, pages it counted on were
+ * taken into use, or turned out to be stuck. Its latest requests wait again.
+ */
+void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a)
+{
+	struct kvl_request *r, *prev;
+
+	list_for_each_entry_safe_reverse(r, prev, &p->queue, link)
+		if (kvl_used(a) > a->max && r->client->tenant == a->tenant)
+			kvl_wait_for_limit(l, p, a, r);
+	list_for_each_entry_safe_reverse(r, prev, &p->backed, link)
+		if (kvl_live(a) - a->takeable > a->max &&
+		    r->client->tenant == a->tenant)
+			kvl_wait_for_limit(l, p, a, r);
+	while (kvl_live(a) > a->max && kvl_take_own(l, p, a))
+		;
+}
+
 /* Requests of an account that are within its limit now go on. */
 static void kvl_pump_account(struct kvl *l, struct kvl_pool *p,
 			     struct kvl_account *a)
@@ -328,6 +361,10 @@ static bool kvl_pump_pool(struct kvl *l, struct kvl_pool *p)
 		kvl_finish(l, p, r, -E2BIG);
 		return true;
 	}
+	if (kvl_used(a) > a->max) {
+		kvl_keep_limit(l, p, a);
+		return true;
+	}
 	if (kvl_available(p, a) < r->nr)
 		return false;
 	kvl_dequeue(p, r);
@@ -355,7 +392,7 @@ void kvl_pump(struct kvl *l, struct kvl_pool *p)
 }
 
 /* Fewer pages are on their way than were claimed: the last claim is redone. */
-static void kvl_unback(struct kvl *l, struct kvl_pool *p)
+void kvl_unback(struct kvl *l, struct kvl_pool *p)
 {
 	struct kvl_request *r;
 	struct kvl_account *a;
@@ -364,7 +401,8 @@ static void kvl_unback(struct kvl *l, struct kvl_pool *p)
 		r = list_last_entry(&p->backed, struct kvl_request, link);
 		a = &p->acct[r->client->tenant];
 		kvl_dequeue(p, r);
-		if (kvl_available(p, a) >= r->nr) {
+		if (kvl_available(p, a) >= r->nr &&
+		    kvl_used(a) + r->nr <= a->max) {
 			kvl_make_room(l, p, a, r->nr);
 			kvl_enqueue(p, r, KVL_Q_BACKED);
 			continue;
@@ -375,31 +413,6 @@ static void kvl_unback(struct kvl *l, struct kvl_pool *p)
 		if (r->nowait)
 			kvl_finish(l, p, r, -ENOSPC);
 	}
-}
-
-/* Back to the tenant's own queue, before those that came later. */
-static void kvl_wait_for_limit(struct kvl *l, struct kvl_pool *p,
-			       struct kvl_account *a, struct kvl_request *r)
-{
-	kvl_dequeue(p, r);
-	r->queue = KVL_Q_LIMIT;
-	list_add(&r->link, &a->queue);
-	if (r->nowait)
-		kvl_finish(l, p, r, -EDQUOT);
-}
-
-/* An account's max may be below what it asked for since. */
-void kvl_limit_lowered(struct kvl *l, struct kvl_pool *p, struct kvl_account *a)
-{
-	struct list_head *lists[] = { &p->queue, &p->backed };
-	struct kvl_request *r, *prev;
-	u32 k;
-
-	for (k = 0; k < ARRAY_SIZE(lists); k++)
-		list_for_each_entry_safe_reverse(r, prev, lists[k], link)
-			if (kvl_used(a) > a->max &&
-			    r->client->tenant == a->tenant)
-				kvl_wait_for_limit(l, p, a, r);
 }
 
 int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now)
@@ -421,6 +434,7 @@ int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now)
 		kvl_release(l, p, index);
 	} else {
 		pg->flags = KVL_PF_STUCK;
+		kvl_keep_limit(l, p, kvl_owner(p, index));
 		kvl_unback(l, p);
 	}
 	kvl_pump(l, p);

@@ -81,9 +81,7 @@ static void kvl_set_limits(struct kvl *l, struct kvl_pool *p,
 	a->max = arg->max;
 	kvl_account_close(p, a);
 	kvl_count_promises(p);
-	kvl_limit_lowered(l, p, a);
-	while (kvl_above_max(a) && kvl_take_own(l, p, a))
-		;
+	kvl_keep_limit(l, p, a);
 	if (kvl_above_max(a)) {
 		kvl_post(l, a->tenant, &ev);
 		revoke_at = arg->deadline_ns;

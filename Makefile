@@ -64,6 +64,7 @@ flags-kmod/% := -Ilib/shim
 flags-lib/% := -Ilib/shim -Ikmod -Ilib -fvisibility=hidden
 flags-kernels/% := -fvisibility=hidden
 flags-tools/% := -Itools/common
+shims-for := tools/kvcache-bench/ledger_world.c
 flags-selftests/% := -Iselftests -Itools/common -Ilib -Ilib/shim -Ikmod
 
 isa-avx2 := -mavx2 -mfma -mf16c
@@ -72,7 +73,8 @@ dir-of = $(firstword $(subst /, ,$1))
 src-flags = $(flags-$(call dir-of,$1)/%) \
 	$(if $(filter %_avx2.c,$1),$(isa-avx2)) \
 	$(if $(filter %_avx512.c,$1),$(isa-avx512)) \
-	$(if $(filter kernels/cpu/%,$1),-O3)
+	$(if $(filter kernels/cpu/%,$1),-O3) \
+	$(if $(filter $(shims-for),$1),-Ilib/shim)
 
 # ---- output ---------------------------------------------------------------
 
@@ -124,7 +126,7 @@ $(O)/.flags $(O)/.lib-src $(O)/.common-src: FORCE
 $(O)/.have-%: tools/setup/headers.sh $(O)/.flags
 	@tools/setup/headers.sh '$(CC)' $(headers-$*) && touch $@
 
-$(O)/%.o: %.c $(O)/.flags Makefile | $(O)/.have-lib
+$(O)/%.o: %.c $(O)/.flags | $(O)/.have-lib
 	$(call quiet,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(call src-flags,$<) -MMD -MP -c -o $@ $<
@@ -154,21 +156,25 @@ $(O)/$1: $$(call objs,$$(call tool-src,$1)) $(common-a) $(lib-a)
 endef
 $(foreach t,$(tool-names),$(eval $(call tool-rule,$t)))
 
+# An archive, so that each test gets only what it uses.
+helpers = $(if $(call helper-src,$1),$(O)/$1/helpers.a)
+folder = $(patsubst %/,%,$(dir $1))
 .SECONDEXPANSION:
-helpers = $(call objs,$(call helper-src,$(patsubst %/,%,$(dir $1))))
+$(O)/selftests/%/helpers.a: $$(call objs,$$(call helper-src,selftests/$$*))
+	$(call quiet,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(O)/selftests/%: $(O)/selftests/%.o $$(call helpers,selftests/$$*) \
+$(O)/selftests/%: $(O)/selftests/%.o \
+		$$(call helpers,$$(call folder,selftests/$$*)) \
 		$(common-a) $(lib-a)
 	$(call quiet,LD,$@)
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
-		$(common-a) $(lib-a) $(LDLIBS_TOOLS)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS_TOOLS)
 
-$(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz/) \
+$(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
 		$(common-a) $(lib-a)
 	$(call quiet,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $(filter %.o,$^) \
-		$(common-a) $(lib-a) $(LDLIBS_TOOLS)
+	$(Q)$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $^ $(LDLIBS_TOOLS)
 
 -include $(patsubst %.c,$(O)/%.d,$(lib-src) $(common-src) \
 	$(wildcard selftests/*/*.c) \
@@ -229,9 +235,11 @@ public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	kernels/include/kvattn.h:kvattn.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
 man-pages := $(wildcard Documentation/man/*.1)
-comma-split = $(word $2,$(subst :, ,$1))
-fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@libdir@,$(libdir),' \
-	-e 's,@includedir@,$(includedir),' -e 's,@version@,$(VERSION),'
+# libkvcache.pc can be moved where its folders are below the prefix.
+below-prefix = $(patsubst $(prefix)/%,$${prefix}/%,$1)
+fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
+	-e 's,@libdir@,$(call below-prefix,$(libdir)),' \
+	-e 's,@includedir@,$(call below-prefix,$(includedir)),'
 
 install: lib tools
 	$(Q)$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(bindir) \
@@ -259,7 +267,7 @@ uninstall:
 		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
 		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(man-pages))) \
 		$(foreach h,$(public-headers),\
-			$(DESTDIR)$(includedir)/$(call comma-split,$h,2))
+			$(DESTDIR)$(includedir)/$(lastword $(subst :, ,$h)))
 	$(Q)rmdir $(DESTDIR)$(includedir)/kvcache 2>/dev/null || :
 
 clean:

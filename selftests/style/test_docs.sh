@@ -81,8 +81,16 @@ options_of_man()
 }
 options_of_help()
 {
+	{
+		"$1" --help
+		# Those of commands, if it has any.
+		"$1" --help | sed -n 's/^  \([a-z][a-z0-9-]*\)  *.*/\1/p' |
+			while read -r command; do
+				"$1" "$command" --help
+			done
+	} >"$tmp/help-text"
 	# Where an option is explained, not where it is referred to.
-	"$1" --help | grep -E '^ +-' | sed 's/   *[^ -].*//' |
+	grep -E '^ +-' "$tmp/help-text" | sed 's/   *[^ -].*//' |
 		grep -o -E -e '(^|[ ,])--?[a-zA-Z][a-z0-9-]*' | tr -d ' ,' |
 		sort -u
 }

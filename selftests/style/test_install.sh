@@ -6,6 +6,7 @@
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 at=$tmp/at
+export PKG_CONFIG_PATH="$at/lib/pkgconfig"
 
 # Not of the tests' make: no jobserver, no variables of its command line.
 quiet_make()
@@ -21,9 +22,18 @@ fi
 werror=
 grep -q -e ' -Werror ' "$build/.flags" && werror=WERROR=1
 
-check "install" quiet_make $werror install prefix=/opt/kv DESTDIR="$at"
-check "nothing outside of DESTDIR/prefix" \
-	[ "$(cd "$at" && find . ! -type d ! -path './opt/kv/*')" = "" ]
+files_of()
+{
+	(cd "$1" && find . ! -type d | sort)
+}
+staged()
+{
+	quiet_make $werror install prefix=/opt/kv DESTDIR="$tmp/stage" || return
+	[ "$(files_of "$at")" = "$(files_of "$tmp/stage/opt/kv")" ] &&
+		[ "$(ls "$tmp/stage")" = opt ]
+}
+check "install" quiet_make $werror install prefix="$at"
+check "install below DESTDIR" staged
 
 cat >"$tmp/user.c" <<'EOT'
 #include <stdio.h>
@@ -53,17 +63,14 @@ EOT
 # use STATIC: compile user.c against the installed copy, and run it.
 use()
 {
-	# --define-prefix finds the copy where it lies now.
-	export PKG_CONFIG_PATH="$at/opt/kv/lib/pkgconfig"
-	flags=$(pkg-config --define-prefix $1 --cflags --libs libkvcache) ||
-		return
+	flags=$(pkg-config $1 --cflags --libs libkvcache) || return
 	case $flags in
 	*"$root"*) echo "not the copy: $flags"; return 1 ;;
 	esac
 	# shellcheck disable=SC2086 # a list of options
 	(cd "$tmp" && gcc -std=c99 -Wall -Wextra -pedantic -Werror -o user \
 		user.c $2 $flags) || return
-	LD_LIBRARY_PATH="$at/opt/kv/lib" "$tmp/user" >"$tmp/said" || return
+	LD_LIBRARY_PATH="$at/lib" "$tmp/user" >"$tmp/said" || return
 	cat "$tmp/said"
 	[ "$(cat "$tmp/said")" = "local f16 1" ]
 }
@@ -73,20 +80,19 @@ shared()
 }
 static()
 {
-	use --static "-Wl,-Bstatic -L$at/opt/kv/lib -lkvcache -Wl,-Bdynamic" &&
-		rm -f "$at"/opt/kv/lib/libkvcache.so*
+	use --static "-Wl,-Bstatic -L$at/lib -lkvcache -Wl,-Bdynamic" &&
+		rm -f "$at"/lib/libkvcache.so*
 	! readelf -d "$tmp/user" | grep -q 'NEEDED.*libkvcache'
 }
 version()
 {
 	want=$(sed -n 's/^VERSION := //p' Makefile)
-	[ "$(PKG_CONFIG_PATH=$at/opt/kv/lib/pkgconfig pkg-config \
-		--modversion libkvcache)" = "$want" ] &&
-		[ -f "$at/opt/kv/lib/libkvcache.so.$want" ]
+	[ "$(pkg-config --modversion libkvcache)" = "$want" ] &&
+		[ -f "$at/lib/libkvcache.so.$want" ]
 }
 exports_only_ours()
 {
-	nm -D --defined-only "$at/opt/kv/lib/libkvcache.so" |
+	nm -D --defined-only "$at/lib/libkvcache.so" |
 		awk '$2 != "A" && $3 !~ /^kv[ca]_/ { print; bad = 1 } END { exit bad }'
 }
 # Every function that the public headers declare is there to be called.
@@ -95,7 +101,7 @@ all_exported()
 	cat lib/include/kvcache/kvcache.h kernels/include/kvattn.h |
 		grep -v '^ \*' | grep -o '\<kv[ca]_[a-z0-9_]*(' | tr -d '(' |
 		sort -u >"$tmp/declared"
-	nm -D --defined-only "$at/opt/kv/lib/libkvcache.so" |
+	nm -D --defined-only "$at/lib/libkvcache.so" |
 		awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u >"$tmp/exported"
 	[ -s "$tmp/declared" ] && ! comm -23 "$tmp/declared" "$tmp/exported" |
 		grep .
@@ -103,17 +109,16 @@ all_exported()
 # The archive is linked into programs of others: no name but ours is visible.
 archive_names()
 {
-	nm -g --defined-only "$at/opt/kv/lib/libkvcache.a" 2>/dev/null |
+	nm -g --defined-only "$at/lib/libkvcache.a" 2>/dev/null |
 		awk 'NF == 3 && $3 !~ /^kv[cal]_/ { print; bad = 1 }
 		     END { exit bad }'
 }
 as_cxx()
 {
-	export PKG_CONFIG_PATH="$at/opt/kv/lib/pkgconfig"
 	printf '#include <kvcache/kvcache.h>\n#include <kvattn.h>\n' >"$tmp/u.cc"
 	# shellcheck disable=SC2046 # a list of options
 	(cd "$tmp" && g++ -std=c++11 -fsyntax-only u.cc \
-		$(pkg-config --define-prefix --cflags libkvcache))
+		$(pkg-config --cflags libkvcache))
 }
 
 if needs pkg-config; then
@@ -128,8 +133,8 @@ else
 	skip "the installed library" "no pkg-config"
 fi
 
-check "uninstall" quiet_make $werror uninstall prefix=/opt/kv DESTDIR="$at"
-check "nothing is left" [ "$(find "$at" ! -type d)" = "" ]
+check "uninstall" quiet_make $werror uninstall prefix="$at"
+check "nothing is left" [ "$(files_of "$at")" = "" ]
 
 nothing_to_do()
 {
@@ -139,17 +144,16 @@ nothing_to_do()
 }
 check "make twice does nothing twice" nothing_to_do
 
-# In a small copy, so that the build under test stays as it is.
+# rebuilt ARGUMENT...: was the object compiled just now?
+rebuilt()
+{
+	quiet_make O="$tmp/o" "$@" "$tmp/o/kernels/config.o" >"$tmp/said" || return
+	grep -q 'CC .*kernels/config.c' "$tmp/said"
+}
 flags_rebuild()
 {
-	o=$tmp/o
-	quiet_make O="$o" "$o/kernels/config.o" &&
-		quiet_make O="$o" -q "$o/kernels/config.o" &&
-		! quiet_make O="$o" CFLAGS=-DX -q "$o/kernels/config.o" &&
-		quiet_make O="$o" CFLAGS=-DX "$o/kernels/config.o" &&
-		quiet_make O="$o" CFLAGS=-DX -q "$o/kernels/config.o" &&
-		! quiet_make O="$o" CFLAGS=-DX -q -W kernels/include/kvattn.h \
-			"$o/kernels/config.o"
+	rebuilt && ! rebuilt && rebuilt CFLAGS=-DX && ! rebuilt CFLAGS=-DX &&
+		rebuilt CFLAGS=-DX -W kernels/include/kvattn.h
 }
 check "other flags and changed headers rebuild" flags_rebuild
 

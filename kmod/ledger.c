@@ -350,7 +350,7 @@ static void kvl_pool_shrink(struct kvl *l, struct kvl_pool *p, u32 nr_pages)
 		p->nr[KVCACHE_PAGE_FREE]--;
 	}
 	p->nr_pages = i;
-	kvl_unback(l, p);
+	kvl_unback(p);
 }
 
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)

@@ -95,7 +95,15 @@
  * earlier request, except that a request with T.cur + n <= T.min has a queue
  * that goes before the pool's. What leaves a tenant's queue and lacks pages
  * joins the end of the pool's. Pages on request count as charged for the
- * limit. A min raised above what is free is a debt: by available(), pages that
+ * limit. A request that is first in its queue and can never be met any more
+ * fails with -E2BIG. A tenant may come to be over its max with all that it has
+ * on request: its max was lowered, takeable pages came into use, or turned out
+ * to be stuck. Then, at latest when one of its requests comes up, its last ones
+ * go back to the front of its own queue until the rest is within the max: those
+ * in the pool's queue while T.cur - T.takeable + on request > T.max, and those
+ * whose pages are on their way while that is so without the others.
+ *
+ * A min raised above what is free is a debt: by available(), pages that
  * become free go to it before any other tenant's request.
  *
  * Domains. A tenant with a grant may publish into, or find pages of, another
@@ -390,7 +398,8 @@ struct kvl_request {
  *
  * Return, also in @r->status: 0 granted; KVL_WAITING in a queue. Without @wait
  * that happens only in a pool that has work: its pages are on their way, finish
- * the work and see. Else -EDQUOT, -ENOSPC, -E2BIG, -EINVAL, -ENOENT,
+ * the work and see; it fails with -ENOSPC if pages got stuck and no others can
+ * be had. Else -EDQUOT, -ENOSPC, -E2BIG, -EINVAL, -ENOENT,
  * -ESHUTDOWN, -EOWNERDEAD.
  */
 int kvl_alloc(struct kvl *l, struct kvl_client *c, struct kvl_request *r,

@@ -304,6 +304,7 @@ static void kvl_wait_for_limit(struct kvl *l, struct kvl_pool *p,
 	kvl_dequeue(p, r);
 	r->queue = KVL_Q_LIMIT;
 	list_add(&r->link, &a->queue);
+	list_move_tail(&a->ready, &p->ready);
 	if (r->nowait)
 		kvl_finish(l, p, r, -EDQUOT);
 }
@@ -346,16 +347,29 @@ static void kvl_pump_account(struct kvl *l, struct kvl_pool *p,
 	}
 }
 
-/* The request that comes next; false if it has to wait. */
+/* A request that lost its pages and was not to wait. */
+static bool kvl_give_up(struct kvl *l, struct kvl_pool *p,
+			struct kvl_request *r)
+{
+	if (!r->nowait)
+		return false;
+	r->missing = r->nr;
+	kvl_finish(l, p, r, -ENOSPC);
+	return true;
+}
+
+/* The request that comes next; false if all have to wait. */
 static bool kvl_pump_pool(struct kvl *l, struct kvl_pool *p)
 {
-	struct kvl_request *r = kvl_promised(p);
+	struct kvl_request *first, *r;
 	struct kvl_account *a;
 
-	if (!r && list_empty(&p->queue))
+	if (list_empty(&p->queue))
 		return false;
+	first = list_first_entry(&p->queue, struct kvl_request, link);
+	r = kvl_promised(p);
 	if (!r)
-		r = list_first_entry(&p->queue, struct kvl_request, link);
+		r = first;
 	a = &p->acct[r->client->tenant];
 	if (r->nr > kvl_limit(p, a)) {
 		kvl_finish(l, p, r, -E2BIG);
@@ -366,7 +380,8 @@ static bool kvl_pump_pool(struct kvl *l, struct kvl_pool *p)
 		return true;
 	}
 	if (kvl_available(p, a) < r->nr)
-		return false;
+		return kvl_give_up(l, p, r) ||
+		       (r != first && kvl_give_up(l, p, first));
 	kvl_dequeue(p, r);
 	kvl_make_room(l, p, a, r->nr);
 	kvl_enqueue(p, r, KVL_Q_BACKED);
@@ -391,27 +406,17 @@ void kvl_pump(struct kvl *l, struct kvl_pool *p)
 	} while (kvl_pump_pool(l, p));
 }
 
-/* Fewer pages are on their way than were claimed: the last claim is redone. */
-void kvl_unback(struct kvl *l, struct kvl_pool *p)
+/* Fewer pages are on their way than were claimed: the last claims wait again. */
+void kvl_unback(struct kvl_pool *p)
 {
 	struct kvl_request *r;
-	struct kvl_account *a;
 
 	while (p->nr[KVCACHE_PAGE_FREE] + p->leaving < p->claims) {
 		r = list_last_entry(&p->backed, struct kvl_request, link);
-		a = &p->acct[r->client->tenant];
 		kvl_dequeue(p, r);
-		if (kvl_available(p, a) >= r->nr &&
-		    kvl_used(a) + r->nr <= a->max) {
-			kvl_make_room(l, p, a, r->nr);
-			kvl_enqueue(p, r, KVL_Q_BACKED);
-			continue;
-		}
 		kvl_enqueue(p, r, KVL_Q_POOL);
 		list_del_init(&r->link);
 		list_add(&r->link, &p->queue);
-		if (r->nowait)
-			kvl_finish(l, p, r, -ENOSPC);
 	}
 }
 
@@ -435,7 +440,7 @@ int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now)
 	} else {
 		pg->flags = KVL_PF_STUCK;
 		kvl_keep_limit(l, p, kvl_owner(p, index));
-		kvl_unback(l, p);
+		kvl_unback(p);
 	}
 	kvl_pump(l, p);
 	return 0;

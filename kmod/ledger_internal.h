@@ -559,7 +559,7 @@ void kvl_retire_again(struct kvl *l, struct kvl_pool *p, u32 i);
 u64 kvl_used(const struct kvl_account *a);
 u64 kvl_could_have(const struct kvl_pool *p, const struct kvl_account *a);
 void kvl_pump(struct kvl *l, struct kvl_pool *p);
-void kvl_unback(struct kvl *l, struct kvl_pool *p);
+void kvl_unback(struct kvl_pool *p);
 void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 void kvl_fail_all(struct kvl *l, struct kvl_pool *p, int status);
 void kvl_count_promises(struct kvl_pool *p);

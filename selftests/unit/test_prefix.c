@@ -542,6 +542,31 @@ TEST_F(prefix, full_pages_that_stay_private)
 	kit_close(&k);
 }
 
+/* A full page that is truncated, then published as what is left of it. */
+TEST_F(prefix, truncated_before_it_was_published)
+{
+	struct kvcache_tenant_set t = {
+		.set = KVCACHE_SET_LIMITS,
+		.max = KVCACHE_LIMIT_MAX,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+	struct kvc_seq *a;
+	struct kit k;
+
+	kit_open(&k, &(struct kit_spec) { .commons = 1 });
+	t.tenant = k.c->o.domain;
+	a = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kit_add(&k, a, self->t, 4));
+	ASSERT_EQ(0, kit_add(&k, a, self->t + 4, 4));
+	EXPECT_EQ(1, kit_pool(&k).nr_private);
+	ASSERT_EQ(0, kvc_seq_truncate(a, 6));
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_SET, &t));
+	kvc_seq_free(a, 0);
+	EXPECT_EQ(2, kit_pool(&k).nr_cached);
+	EXPECT_EQ(6, run(&k, self->t, 20));
+	kit_close(&k);
+}
+
 /* What a fork holds too is published as it is, not exchanged. */
 TEST_F(prefix, publish_what_a_fork_holds)
 {
@@ -610,6 +635,11 @@ TEST_F(prefix, after_flush)
 	ASSERT_EQ(0, kvc_call(self->k.ctx, KVCACHE_NR_TENANT_FLUSH, &f));
 	EXPECT_EQ(3, f.out_pages);
 	EXPECT_EQ(0, run(&self->k, self->t + 100, 9));
+	b = kit_seq(&self->k, NULL);
+	EXPECT_EQ(0, kvc_seq_prefix(b, self->t, 9));
+	kvc_seq_free(b, 0);
+	/* Nor in part, of a published page that is a tail now. */
+	ASSERT_EQ(0, kvc_seq_truncate(a, 3));
 	b = kit_seq(&self->k, NULL);
 	EXPECT_EQ(0, kvc_seq_prefix(b, self->t, 9));
 	kvc_seq_free(b, 0);

@@ -214,7 +214,9 @@ struct kva_threads;
  * All return 0, or -EINVAL for arguments that no kernel can serve. A NULL
  * threads runs in the calling thread. For one variant, types, page size and
  * split, each row's result is the same bits whatever else is in the batch and
- * however many threads there are.
+ * however many threads there are; prefill also however a prompt is cut into
+ * calls. Append rotates in double and rounds once to f32, then to the type:
+ * all variants store the same bits.
  */
 struct kva_ops {
 	const char *name;

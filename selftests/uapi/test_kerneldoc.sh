@@ -22,12 +22,14 @@ check "a line too many is noticed" \
 check "a struct without comment is noticed" \
 	notices 's/^ \* struct kvcache_take - .*/ * nothing/'
 
+# What a file shares with its siblings only may describe itself in part.
 kdoc=
 for k in /usr/lib/linux-kbuild-*/scripts/kernel-doc; do
 	[ -x "$k" ] && kdoc=$k
 done
 for h in "$header" $(git ls-files 'lib/*.h' 'kernels/*.h' 'kmod/*.h' \
-		'tools/*.h' 2>/dev/null | grep -v -e '^lib/shim/' -e "^$header"); do
+		'tools/*.h' 2>/dev/null | grep -v -E -e "^lib/shim/|^$header" \
+		-e '(internal|_priv|_kernels)\.h$'); do
 	if [ -n "$kdoc" ]; then
 		check "kernel-doc: $h" "$kdoc" -none -Werror "$h"
 	else

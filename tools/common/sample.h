@@ -50,6 +50,8 @@ uint32_t sample_greedy(const float *logits, uint32_t vocab);
 
 /**
  * sample_top() - the largest logits, in order, equal ones by id
+ * @logits: [@vocab]
+ * @vocab: their number
  * @k: how many, at most @vocab
  * @ids: [@k]
  */

@@ -330,32 +330,32 @@ static void model_on_pages(uint32_t type, enum model_weights weights,
 	rig_close(&r);
 }
 
-TEST(model_f32)
+TEST_TIMEOUT(model_f32, 400)
 {
 	model_on_pages(KVC_F32, MODEL_WEIGHTS_F32, bounds_model[KVC_F32],
 		       "f32 KV");
 }
 
-TEST(model_f16)
+TEST_TIMEOUT(model_f16, 400)
 {
 	model_on_pages(KVC_F16, MODEL_WEIGHTS_F32, bounds_model[KVC_F16],
 		       "f16 KV");
 }
 
-TEST(model_bf16)
+TEST_TIMEOUT(model_bf16, 400)
 {
 	model_on_pages(KVC_BF16, MODEL_WEIGHTS_F32, bounds_model[KVC_BF16],
 		       "bf16 KV");
 }
 
 /* What the fastest products add: the bound is what the manual states. */
-TEST(model_fastest)
+TEST_TIMEOUT(model_fastest, 400)
 {
 	model_on_pages(KVC_F32, MODEL_WEIGHTS_AUTO, 0.5,
 		       "fastest products, f32 KV");
 }
 
-TEST(model_one_pass)
+TEST_TIMEOUT(model_one_pass, 400)
 {
 	struct tally t = { .bound = bounds_model[KVC_F32] };
 	struct kva_threads *threads;

@@ -3,7 +3,7 @@
  * matmul_loops.h - the loops of struct matmul_kernels, for one instruction set.
  *
  * Included by matmul_{scalar,avx2,avx512}.c, which define
- *	vf		a vector of LANES floats, NV of them to a MATMUL_RUN
+ *	vf	a vector of LANES floats, NV of them to a MATMUL_RUN
  *	v_zero() v_load() v_store() v_fma() v_add() v_sum() v_store_bf16()
  *	unpack_TYPE()	one MATMUL_RUN of weights, exactly as gguf_dequant()
  *			gives them, into vf[NV]

@@ -8,7 +8,6 @@
  * tiles of two sizes, the last one padded.
  */
 #include <errno.h>
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * Of the OpenMP library that oneDNN runs on. Its header comes with one compiler
+ * and does not suit the other.
+ */
+void omp_set_num_threads(int n);
+
 struct wide;
 
 int wide_create(struct wide **out);

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include "bench.h"
 #include "gguf.h"
 #include "matmul.h"
+#include "matmul_wide.h"
 
 #define LAYERS 30
 #define MAX_M 512

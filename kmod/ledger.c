@@ -372,6 +372,7 @@ int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
 		kvl_pool_shrink(l, p, nr_pages);
 	*out = p->nr_pages;
 	l->seq++;
+	kvl_limits_changed(l, p);
 	kvl_pump(l, p);
 	if (p->nr_pages == nr_pages)
 		return 0;

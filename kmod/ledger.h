@@ -113,7 +113,9 @@
  *
  * Two phases. When a page of a pool without KVL_POOL_DIRECT leaves its owner it
  * is RETIRING, still charged, and queued as work: the owner of the memory
- * unmaps and zeroes it and calls kvl_work_done(), which makes it FREE. In a
+ * unmaps and zeroes it and calls kvl_work_done(), which makes it FREE. In all
+ * rules above such a page on its way counts as FREE already, and pages that it
+ * was promised to as charged; what is reported follows when it is FREE. In a
  * pool with KVL_POOL_DIRECT it is FREE at once, and what it held is cleared
  * when it is handed out.
  *

@@ -484,14 +484,18 @@ void kvl_client_kill(struct kvl *l, struct kvl_client *c)
 	l->seq++;
 }
 
-/* Some tenant's min changed. */
-void kvl_count_promises(struct kvl_pool *p)
+/* Some tenant's min or the size of the pool changed, so the limits of all did. */
+void kvl_limits_changed(struct kvl *l, struct kvl_pool *p)
 {
+	struct kvl_tenant *t;
 	struct kvl_request *r;
 
 	p->promises = 0;
 	list_for_each_entry(r, &p->queue, link)
 		p->promises += p->acct[r->client->tenant].min != 0;
+	list_for_each_entry(t, &l->tenants, link)
+		if (!list_empty(&p->acct[t->id].queue))
+			list_move_tail(&p->acct[t->id].ready, &p->ready);
 }
 
 /* ---- what clients call ----------------------------------------------------- */

@@ -66,6 +66,15 @@ struct kvl_grant *kvl_grant_find(const struct kvl *l, u32 from, u32 to)
 	return NULL;
 }
 
+/* A tenant's grants stay in their order. */
+void kvl_grant_drop(struct kvl *l, u32 to, struct kvl_grant *g)
+{
+	struct kvl_grant *last = &l->tenant[to]->got[KVL_MAX_GRANTS - 1];
+
+	memmove(g, g + 1, (last - g) * sizeof(*g));
+	memset(last, 0, sizeof(*last));
+}
+
 /* A client of tenant @to began (1) or ceased (-1) to hold a page of @from. */
 static void kvl_grant_count(struct kvl *l, u32 from, u32 to, int n)
 {
@@ -76,7 +85,7 @@ static void kvl_grant_count(struct kvl *l, u32 from, u32 to, int n)
 	g = kvl_grant_find(l, from, to);
 	g->held += n;
 	if (!g->held && !g->rights)
-		g->from = 0;
+		kvl_grant_drop(l, to, g);
 }
 
 /* One more reference on a published page; a node is there if it takes one. */

@@ -256,7 +256,8 @@ static s64 kvl_debt(const struct kvl_pool *p, const struct kvl_account *a,
 	return (s64)(p->promised - kvl_gap(a) - kvl_gap(b) + kvl_gap(&from) +
 		     kvl_gap(&to)) -
 	       (s64)(p->spare - kvl_spare(a) - kvl_spare(b) + kvl_spare(&from) +
-		     kvl_spare(&to)) - (s64)p->nr[KVCACHE_PAGE_FREE];
+		     kvl_spare(&to)) + (s64)p->claims -
+	       (s64)(p->nr[KVCACHE_PAGE_FREE] + p->leaving);
 }
 
 /* May these pages go to another tenant. */

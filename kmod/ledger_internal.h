@@ -562,7 +562,7 @@ void kvl_pump(struct kvl *l, struct kvl_pool *p);
 void kvl_unback(struct kvl_pool *p);
 void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 void kvl_fail_all(struct kvl *l, struct kvl_pool *p, int status);
-void kvl_count_promises(struct kvl_pool *p);
+void kvl_limits_changed(struct kvl *l, struct kvl_pool *p);
 
 /* ---- ledger_hold.c ------------------------------------------------------- */
 
@@ -580,6 +580,7 @@ void kvl_private_put(struct kvl *l, struct kvl_pool *p, struct kvl_client *c,
 void kvl_taken(struct kvl *l, struct kvl_pool *p, u32 i);
 void kvl_revoke(struct kvl *l, struct kvl_pool *p, u32 i);
 struct kvl_grant *kvl_grant_find(const struct kvl *l, u32 from, u32 to);
+void kvl_grant_drop(struct kvl *l, u32 to, struct kvl_grant *g);
 u32 kvl_hold_chain(const struct kvl *l, const struct kvl_pool *p, u32 client,
 		   u32 i);
 

@@ -80,7 +80,7 @@ static void kvl_set_limits(struct kvl *l, struct kvl_pool *p,
 	a->low = arg->low;
 	a->max = arg->max;
 	kvl_account_close(p, a);
-	kvl_count_promises(p);
+	kvl_limits_changed(l, p);
 	kvl_keep_limit(l, p, a);
 	if (kvl_above_max(a)) {
 		kvl_post(l, a->tenant, &ev);
@@ -328,7 +328,7 @@ int kvl_tenant_grant(struct kvl *l, const struct kvcache_tenant_grant *arg)
 	g->rights = arg->rights;
 	g->max_held = arg->max_held;
 	if (!g->rights && !g->held)
-		g->from = 0;
+		kvl_grant_drop(l, to->id, g);
 	l->seq++;
 	return 0;
 }
@@ -419,7 +419,7 @@ static void kvl_drop_grants(struct kvl *l, struct kvl_tenant *gone)
 		g = kvl_grant_find(l, gone->id, t->id);
 		if (!g)
 			continue;
-		memset(g, 0, sizeof(*g));
+		kvl_grant_drop(l, t->id, g);
 		kvl_post(l, t->id, &ev);
 	}
 }

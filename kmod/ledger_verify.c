@@ -155,7 +155,8 @@ static int kvl_check_page(const struct kvl_check_ctx *x, u32 i, u64 *nr)
 									\
 		if (check_pg->member.prev != check_prev ||		\
 		    check_pg->slot != (slot_nr) ||			\
-		    check_pg->stamp <= check_last || !(want)) {		\
+		    check_pg->stamp <= check_last ||			\
+		    check_pg->stamp > (x)->p->stamp || !(want)) {	\
 			check_err = KVL_BAD(x, "page %u in %s %u",	\
 					    check_i, what, slot_nr);	\
 			break;						\

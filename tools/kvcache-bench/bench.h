@@ -25,12 +25,24 @@ struct bench_command {
 
 int bench_attn(int argc, char **argv);
 int bench_products(int argc, char **argv);
+int bench_step(int argc, char **argv);
+int bench_waste(int argc, char **argv);
 
 struct bench_stat {
 	double median;
 	double min;
 	double max;
 };
+
+/* One line that names the thing and the remedy; then exit(1). */
+__attribute__((format(printf, 1, 2), noreturn))
+void bench_die(const char *fmt, ...);
+/* Zeroed memory, for free(); exits if there is none. */
+void *bench_alloc(size_t n, size_t size);
+/* What is done now, on a terminal. */
+__attribute__((format(printf, 1, 2)))
+void bench_progress(const char *fmt, ...);
+void bench_progress_clear(void);
 
 double bench_seconds(void);
 /* Median and range of @n values, which it sorts. */

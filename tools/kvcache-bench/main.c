@@ -11,6 +11,8 @@
 static const struct bench_command commands[] = {
 	{ "attn", bench_attn, "the attention kernels" },
 	{ "products", bench_products, "matrix products by library and weights" },
+	{ "step", bench_step, "a decode step, with and without the cache" },
+	{ "waste", bench_waste, "slots held but unused, by page size" },
 };
 
 static void usage(FILE *f)

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+/*
+ * conv.c - one conversation.
+ */
+#include <stdlib.h>
+
+#include <kvcache/kvcache.h>
+
+#include "conv.h"
+#include "engine.h"
+#include "sample.h"
+#include "tokenizer.h"
+#include "util.h"
+#include "verify.h"
+
+struct conv *conv_create(char *name, const struct sampling *sampling,
+			 const struct engine *e)
+{
+	const struct sample_opts so = {
+		.temperature = sampling->temp,
+		.top_p = sampling->top_p,
+		.min_p = sampling->min_p,
+		.seed = sampling->seed,
+	};
+	struct conv *c = xcalloc(1, sizeof(*c));
+
+	c->name = name;
+	c->max_new = sampling->max_new;
+	/* What the options may be has been checked. */
+	if (sampler_create(&so, e->info.vocab, &c->sampler))
+		out_of_memory();
+	return c;
+}
+
+void conv_free(struct conv *c)
+{
+	kvc_seq_free(c->seq, 0);
+	check_free(c->check);
+	sampler_destroy(c->sampler);
+	text_free(&c->text);
+	ids_free(&c->ids);
+	free(c->name);
+	free(c);
+}
+
+void conv_begin(struct conv *c)
+{
+	c->nprompt = c->ids.n;
+	c->state = CONV_WAITING;
+	c->finish = FINISH_NONE;
+	c->shown = 0;
+	c->reused = 0;
+	c->recomputed = 0;
+	c->preempted = 0;
+	c->stored = 0;
+	c->arrived = now();
+	c->started = 0;
+	text_reset(&c->text);
+}
+
+uint32_t conv_generated(const struct conv *c)
+{
+	return c->ids.n - c->nprompt;
+}
+
+uint32_t conv_left(const struct conv *c, const struct engine *e)
+{
+	uint32_t room = e->ctx_len > c->ids.n ? e->ctx_len - c->ids.n : 0;
+	uint32_t left = c->max_new - conv_generated(c);
+
+	return c->max_new && left < room ? left : room;
+}
+
+uint32_t conv_todo(const struct conv *c)
+{
+	return c->ids.n - kvc_seq_len(c->seq);
+}
+
+void conv_sample(struct conv *c, const struct engine *e, const float *logits)
+{
+	const char *piece;
+	uint32_t id;
+	size_t len;
+
+	id = sampler_next(c->sampler, logits);
+	c->last = now();
+	if (!conv_generated(c))
+		c->first = c->last;
+	ids_push(&c->ids, id);
+	if (e->tok && !tokenizer_is_special(e->tok, id)) {
+		piece = tokenizer_piece(e->tok, id, &len);
+		if (piece)
+			text_add(&c->text, piece, len);
+	}
+	if (e->tok && !e->opts->ignore_end && tokenizer_is_end(e->tok, id))
+		c->finish = FINISH_STOP;
+	else if (!conv_left(c, e))
+		c->finish = FINISH_LENGTH;
+}
+
+const char *finish_name(enum finish f)
+{
+	static const char *const names[] = {
+		[FINISH_NONE] = "none",
+		[FINISH_STOP] = "stop",
+		[FINISH_LENGTH] = "length",
+		[FINISH_EVICTED] = "evicted",
+		[FINISH_REFUSED] = "refused",
+		[FINISH_INTERRUPTED] = "interrupted",
+	};
+
+	return names[f];
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * conv.h - one conversation: its tokens, where it stands, what it cost.
+ */
+#ifndef RUN_CONV_H
+#define RUN_CONV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ids.h"
+#include "options.h"
+#include "text.h"
+
+struct check;
+struct engine;
+struct kvc_seq;
+struct sampler;
+
+enum conv_state {
+	CONV_WAITING,
+	CONV_PREFILL,		/* a prompt, or a return after preemption */
+	CONV_DECODE,		/* one token a step */
+	CONV_DONE,
+};
+
+enum finish {
+	FINISH_NONE,
+	FINISH_STOP,		/* the model ended it */
+	FINISH_LENGTH,		/* all tokens asked for, or the context full */
+	FINISH_EVICTED,		/* no page was left for it */
+	FINISH_REFUSED,		/* it could never fit */
+	FINISH_INTERRUPTED,	/* SIGINT */
+};
+
+/**
+ * struct conv - one conversation, or one turn of it
+ * @name: its number or the id that its request gives
+ * @arrival: its place in the order of arrival
+ * @passed: see struct order_req
+ * @ids: its tokens, the generated ones included; the last generated one is
+ *       stored when the next one is computed
+ * @nprompt: of @ids, those that were given in this turn and before
+ * @max_new: tokens to generate at most in a turn, 0 for no such limit
+ * @sampler: how to choose tokens
+ * @state: where it stands
+ * @finish: why it ended
+ * @keep: its pages stay when it ends: there may be another turn
+ * @seq: its pages, or NULL
+ * @text: what it has generated in this turn
+ * @shown: bytes of @text that were printed
+ * @check: what --verify keeps, or NULL
+ * @reused: tokens that it did not have to compute when it began
+ * @recomputed: positions computed again after preemption
+ * @preempted: times that it had to give its pages back
+ * @stored: positions it had when it was preempted
+ * @pages: pages it held when it ended
+ * @arrived: seconds of now()
+ * @started: when its first prefill began
+ * @first: when its first token was there
+ * @last: when its last token was there
+ */
+struct conv {
+	char *name;
+	uint32_t arrival;
+	uint32_t passed;
+	struct ids ids;
+	uint32_t nprompt;
+	uint32_t max_new;
+	struct sampler *sampler;
+	enum conv_state state;
+	enum finish finish;
+	bool keep;
+	struct kvc_seq *seq;
+	struct text text;
+	size_t shown;
+	struct check *check;
+	uint32_t reused;
+	uint32_t recomputed;
+	uint32_t preempted;
+	uint32_t stored;
+	uint32_t pages;
+	double arrived;
+	double started;
+	double first;
+	double last;
+};
+
+/* A conversation of @name, which it owns from then on. */
+struct conv *conv_create(char *name, const struct sampling *sampling,
+			 const struct engine *e);
+void conv_free(struct conv *c);
+
+/* Its tokens are all there: ready to be scheduled. */
+void conv_begin(struct conv *c);
+/* Tokens generated in this turn. */
+uint32_t conv_generated(const struct conv *c);
+/* Tokens that this turn may still generate. */
+uint32_t conv_left(const struct conv *c, const struct engine *e);
+/* Positions without keys and values: what the next steps compute. */
+uint32_t conv_todo(const struct conv *c);
+
+/**
+ * conv_sample() - choose the next token
+ * @c: the conversation
+ * @e: the engine
+ * @logits: [vocab]
+ *
+ * Appends it, and its text. Sets @finish if it is the last one.
+ */
+void conv_sample(struct conv *c, const struct engine *e, const float *logits);
+
+const char *finish_name(enum finish f);
+
+#endif /* RUN_CONV_H */

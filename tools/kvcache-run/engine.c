@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/*
+ * engine.c - the model file, its tokenizer, the pool, the cache, the weights.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <nettle/sha2.h>
+
+#include "engine.h"
+#include "gguf.h"
+#include "progress.h"
+#include "tokenizer.h"
+#include "util.h"
+
+int engine_open(struct engine *e, const struct options *opts)
+{
+	char err[256] = "";
+
+	*e = (struct engine){ .opts = opts };
+	if (gguf_open(opts->model, &e->gguf, err, sizeof(err)))
+		return complain("%s", err);
+	if (model_probe(e->gguf, &e->info, err, sizeof(err)))
+		return complain("%s: %s", opts->model, err);
+	if (tokenizer_create(e->gguf, &e->tok, e->tok_err,
+			     sizeof(e->tok_err)))
+		e->tok = NULL;
+	e->has_chat = e->tok && !opts->raw &&
+		      chat_init(&e->chat, e->gguf, e->tok);
+	e->ctx_len = opts->ctx ? opts->ctx : e->info.context;
+	if (e->ctx_len > e->info.context)
+		return complain("--ctx %u: the model was made for %u tokens: give no more",
+				opts->ctx, e->info.context);
+	return 0;
+}
+
+/*
+ * What the keys of cached pages begin with: other weights make other keys and
+ * values of the same tokens, and so does arithmetic in another type.
+ */
+static int weights_id(const struct engine *e, uint8_t id[32])
+{
+	const char *type = weights_name(e->opts->weights);
+	FILE *f = fopen(e->opts->model, "r");
+	struct sha256_ctx sha;
+	uint8_t buf[1 << 16];
+	size_t n;
+
+	if (!f)
+		return complain("%s: %s: give a file that can be read",
+				e->opts->model, strerror(errno));
+	sha256_init(&sha);
+	while ((n = fread(buf, 1, sizeof(buf), f)))
+		sha256_update(&sha, n, buf);
+	fclose(f);
+	sha256_update(&sha, strlen(type), (const uint8_t *)type);
+	sha256_digest(&sha, 32, id);
+	return 0;
+}
+
+static int open_backend(struct engine *e)
+{
+	const struct options *o = e->opts;
+	const struct kvc_open_opts open = {
+		.sz = sizeof(open),
+		.flags = KVC_OPEN_LOCAL,
+		.local_bytes = o->pool,
+		.local_page_size = o->page_size,
+		.local_max = o->max_pages,
+	};
+	struct kvcache_query q = { .flags = 0 };
+	int ret = kvc_open(NULL, &open, &e->kvc);
+
+	if (ret)
+		return complain("no pool: %s: check --pool, --page-size and --max-pages",
+				strerror(-ret));
+	ret = kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
+	if (ret)
+		return complain("no pool: %s", kvc_errmsg(e->kvc));
+	e->page_size = q.out_pools[0].page_size;
+	return 0;
+}
+
+int engine_pool(struct engine *e)
+{
+	const struct options *o = e->opts;
+	const struct kvc_cache_opts copts = {
+		.sz = sizeof(copts),
+		.threads = o->threads,
+		.no_reuse = o->no_reuse,
+		.isa = o->isa,
+	};
+	uint8_t id[32];
+	int ret;
+
+	if (open_backend(e) || weights_id(e, id))
+		return -1;
+	model_cache(&e->info, o->k_type, o->v_type, id, &e->group, &e->shape);
+	ret = kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache);
+	if (ret)
+		return complain("no cache: %s", kvc_errmsg(e->kvc));
+	return 0;
+}
+
+static void loading(void *arg, double done)
+{
+	progress("loading", done);
+}
+
+int engine_load(struct engine *e)
+{
+	const struct model_opts mopts = {
+		.weights = e->opts->weights,
+		.progress = loading,
+	};
+	char err[256] = "";
+	int ret;
+
+	ret = model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
+			 &e->model, err, sizeof(err));
+	progress_clear();
+	if (ret)
+		return complain("%s: %s", e->opts->model, err);
+	e->info = *model_info(e->model);
+	return 0;
+}
+
+void engine_close(struct engine *e)
+{
+	if (e->model)
+		model_free(e->model);
+	if (e->cache)
+		kvc_cache_destroy(e->cache);
+	if (e->kvc)
+		kvc_close(e->kvc);
+	if (e->has_chat)
+		chat_free(&e->chat);
+	if (e->tok)
+		tokenizer_destroy(e->tok);
+	if (e->gguf)
+		gguf_close(e->gguf);
+}
+
+void engine_pages(const struct engine *e, uint64_t *held, uint64_t *cached,
+		  uint64_t *allocs)
+{
+	const struct kvcache_pool_info *p;
+	struct kvcache_query q = { .flags = 0 };
+
+	kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
+	p = &q.out_pools[0];
+	*held = p->nr_private + p->nr_shared;
+	*cached = p->nr_cached;
+	*allocs = p->allocs;
+}

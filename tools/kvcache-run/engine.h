@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * engine.h - everything that is opened once: the model file, its tokenizer,
+ * the pool, the cache, the weights.
+ */
+#ifndef RUN_ENGINE_H
+#define RUN_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "chat.h"
+#include "model.h"
+#include "options.h"
+
+/**
+ * struct engine - what a run works with
+ * @opts: the options
+ * @gguf: the model file
+ * @info: its shape
+ * @tok: its tokenizer, or NULL if it has none that is known and only ids are
+ *       given
+ * @tok_err: then, why
+ * @chat: its chat template, if @has_chat
+ * @has_chat: it is an instruct model and --raw is not given
+ * @ctx_len: tokens that a conversation may have
+ * @group: see @shape
+ * @shape: what the cache is for
+ * @kvc: the backend
+ * @cache: the model's cache
+ * @page_size: bytes in a page
+ * @model: the weights
+ */
+struct engine {
+	const struct options *opts;
+	struct gguf *gguf;
+	struct model_info info;
+	struct tokenizer *tok;
+	char tok_err[256];
+	struct chat chat;
+	bool has_chat;
+	uint32_t ctx_len;
+	struct kvc_group group;
+	struct kvc_model shape;
+	struct kvc *kvc;
+	struct kvc_cache *cache;
+	uint64_t page_size;
+	struct model *model;
+};
+
+/* In this order; each returns 0, or -1 after a complaint. */
+int engine_open(struct engine *e, const struct options *opts);
+int engine_pool(struct engine *e);
+int engine_load(struct engine *e);
+void engine_close(struct engine *e);
+
+/**
+ * engine_pages() - pages of the pool that are in use
+ * @e: the engine
+ * @held: by conversations, each once however many share it
+ * @cached: by none, findable
+ * @allocs: handed out since the pool was made
+ */
+void engine_pages(const struct engine *e, uint64_t *held, uint64_t *cached,
+		  uint64_t *allocs);
+
+#endif /* RUN_ENGINE_H */

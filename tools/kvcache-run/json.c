@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+/*
+ * json.c - what a run did, as JSON.
+ */
+#include <math.h>
+
+#include <jansson.h>
+
+#include <kvattn.h>
+#include <kvcache/kvcache.h>
+
+#include "engine.h"
+#include "model.h"
+#include "report.h"
+#include "sched.h"
+#include "util.h"
+
+/* JSON has no infinity. */
+static json_t *number(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *per_second(double n, double secs)
+{
+	return n > 0 && secs > 0 ? json_real(n / secs) : json_null();
+}
+
+static json_t *id_list(const uint32_t *ids, uint32_t n)
+{
+	json_t *a = json_array();
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		json_array_append_new(a, json_integer(ids[i]));
+	return a;
+}
+
+static json_t *verdict(const struct verdict *d)
+{
+	return json_pack("{s:b, s:i, s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
+			 "ok", d->ok,
+			 "positions", d->positions,
+			 "max_diff", number(d->diff),
+			 "steps", d->steps,
+			 "step_max_diff", number(d->step_diff),
+			 "bound", d->bound,
+			 "equal", d->equal,
+			 "below_margin", d->unclear,
+			 "first_below_margin", d->first_unclear,
+			 "wrong", d->wrong,
+			 "rows", (json_int_t)d->rows,
+			 "rows_changed", (json_int_t)d->changed);
+}
+
+static json_t *score(const struct score *s)
+{
+	json_t *lp = json_array();
+	uint32_t i;
+
+	for (i = 0; i < s->n; i++)
+		json_array_append_new(lp, number(s->logprob[i]));
+	return json_pack("{s:i, s:o, s:o, s:o, s:f}",
+			 "tokens", s->n,
+			 "logprob", number(s->sum),
+			 "perplexity", number(score_perplexity(s)),
+			 "logprobs", lp,
+			 "seconds", s->secs);
+}
+
+static json_t *result(const struct report *r, const struct result *v)
+{
+	json_t *o;
+
+	o = json_pack("{s:s, s:i, s:o}", "id", v->name,
+		      "prompt_tokens", v->prompt,
+		      "prompt_ids", id_list(v->ids, v->prompt));
+	if (r->e->opts->score) {
+		json_object_set_new(o, "score", score(&v->score));
+		return o;
+	}
+	json_object_update_new(o, json_pack(
+		"{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o, s:s, s:o}",
+		"finish", finish_name(v->finish),
+		"reused_tokens", v->reused,
+		"generated_tokens", v->generated,
+		"preempted", v->preempted,
+		"recomputed_tokens", v->recomputed,
+		"pages", v->pages,
+		"bytes", (json_int_t)(v->pages * r->e->page_size),
+		"waited_ms", v->wait_s * 1e3,
+		"first_token_ms", v->first_s * 1e3,
+		"prefill_tokens_per_s",
+		per_second(v->prompt - v->reused, v->prefill_s),
+		"decode_tokens_per_s",
+		per_second((double)v->generated - 1, v->decode_s),
+		"text", v->text,
+		"ids", id_list(v->ids + v->prompt, v->generated)));
+	if (v->verdict.positions)
+		json_object_set_new(o, "verify", verdict(&v->verdict));
+	return o;
+}
+
+static json_t *model(const struct engine *e)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}",
+			 "file", e->opts->model,
+			 "name", e->info.name,
+			 "products", e->model ? model_products(e->model) : "",
+			 "weights", weights_name(e->opts->weights),
+			 "kernels", kvc_cache_isa(e->cache),
+			 "k_type", kva_type_name(e->opts->k_type),
+			 "v_type", kva_type_name(e->opts->v_type),
+			 "threads", (int)kva_threads_count(
+				kvc_cache_threads(e->cache)),
+			 "page_tokens", kvc_cache_page_tokens(e->cache, 0),
+			 "page_bytes", (json_int_t)e->page_size,
+			 "parameters", (json_int_t)e->info.params);
+}
+
+static json_t *totals(const struct report *r)
+{
+	const struct sched *s = r->sched;
+	uint64_t reused = 0, generated = 0, prompt = 0;
+	uint64_t held, cached, allocs;
+	unsigned int i;
+
+	for (i = 0; i < r->n; i++) {
+		prompt += r->v[i].prompt;
+		reused += r->v[i].reused;
+		generated += r->v[i].generated;
+	}
+	engine_pages(r->e, &held, &cached, &allocs);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}",
+			 "prompt_tokens", (json_int_t)prompt,
+			 "reused_tokens", (json_int_t)reused,
+			 "generated_tokens", (json_int_t)generated,
+			 "forwarded", (json_int_t)r->forwarded,
+			 "appended", (json_int_t)r->appended,
+			 "committed", (json_int_t)r->committed,
+			 "expected", (json_int_t)r->expected,
+			 "counters_ok", report_counters_ok(r),
+			 "steps", (json_int_t)(s ? s->steps : 0),
+			 "pages_peak", (json_int_t)(s ? s->peak_pages : 0),
+			 "pages_held", (json_int_t)held,
+			 "pages_cached", (json_int_t)cached,
+			 "pages_handed_out", (json_int_t)allocs,
+			 "prefill_tokens_per_s", s ?
+			 per_second(s->prefilled, s->prefill_s) : json_null(),
+			 "decode_tokens_per_s", s ?
+			 per_second(s->decoded, s->decode_s) : json_null(),
+			 "tokens_per_s", per_second(generated, r->wall_s),
+			 "load_s", r->load_s,
+			 "wall_s", r->wall_s);
+}
+
+int report_json(const struct report *r, FILE *f)
+{
+	json_t *list = json_array(), *root;
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < r->n; i++)
+		json_array_append_new(list, result(r, &r->v[i]));
+	root = json_pack("{s:o, s:o, s:o}", "model", model(r->e),
+			 "conversations", list, "totals", totals(r));
+	ret = root ? json_dumpf(root, f, JSON_COMPACT | JSON_REAL_PRECISION(9))
+		   : -1;
+	fputc('\n', f);
+	json_decref(root);
+	if (ret || fflush(f))
+		return complain("JSON cannot be written: make room at its place");
+	return 0;
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+/*
+ * modes.c - what a run does: conversations, a chat, scores.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "conv.h"
+#include "interrupt.h"
+#include "plain.h"
+#include "room.h"
+#include "run.h"
+#include "util.h"
+
+/* Conversations to their end, with or without the cache. */
+static int generate(struct run *r, struct conv **v, unsigned int n)
+{
+	double begin = now();
+	unsigned int i;
+	int ret = 0;
+
+	if (!r->opts.no_cache) {
+		ret = sched_run(&r->sched, v, n);
+	} else {
+		for (i = 0; i < n && !ret; i++)
+			ret = plain_run(&r->engine, &r->emit, r->timing, v[i]);
+	}
+	r->report.wall_s += now() - begin;
+	return ret;
+}
+
+/* Those that can never fit end here: the others go into @v. */
+static unsigned int admit_possible(struct run *r, struct conv **v)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < r->inputs.n; i++) {
+		struct conv *c = r->inputs.v[i];
+
+		conv_begin(c);
+		if (r->opts.no_cache || room_possible(&r->engine, c)) {
+			v[n++] = c;
+			continue;
+		}
+		c->state = CONV_DONE;
+		c->finish = FINISH_REFUSED;
+	}
+	return n;
+}
+
+static int check(struct run *r, unsigned int i)
+{
+	struct conv *c = r->inputs.v[i];
+
+	if (!c->check)
+		return 0;
+	return check_conv(c->check, c, &r->report.v[i].verdict);
+}
+
+int run_conversations(struct run *r)
+{
+	struct input_list *l = &r->inputs;
+	struct conv **v = xcalloc(l->n, sizeof(*v));
+	unsigned int i, n;
+	int ret = 0;
+
+	n = admit_possible(r, v);
+	if (n)
+		ret = run_load(r);
+	for (i = 0; i < n && !ret; i++) {
+		v[i]->arrived = now();
+		if (r->opts.verify)
+			v[i]->check = check_create(&r->engine);
+	}
+	if (n && !ret)
+		ret = generate(r, v, n);
+	free(v);
+	if (ret)
+		return ret;
+	for (i = 0; i < l->n; i++)
+		report_add(&r->report, l->v[i], xasprintf("%s", l->v[i]->name));
+	if (n)
+		report_count(&r->report);
+	for (i = 0; i < l->n && !ret; i++)
+		ret = check(r, i);
+	return ret;
+}
+
+int run_score(struct run *r)
+{
+	struct input_list *l = &r->inputs;
+	struct result *res;
+	unsigned int i;
+	int ret = run_load(r);
+
+	for (i = 0; i < l->n && !ret && !interrupted(); i++) {
+		conv_begin(l->v[i]);
+		res = report_add(&r->report, l->v[i],
+				 xasprintf("%s", l->v[i]->name));
+		ret = plain_score(&r->engine, l->v[i], &res->score);
+		r->report.wall_s += res->score.secs;
+	}
+	if (!ret)
+		report_count(&r->report);
+	return ret;
+}
+
+/* The next turn: of the command line, then of standard input. -1: no more. */
+static ssize_t next_turn(struct run *r, unsigned int *given, char **line,
+			 size_t *cap)
+{
+	ssize_t n;
+
+	if (*given < r->opts.ninputs) {
+		free(*line);
+		*line = xasprintf("%s", r->opts.inputs[(*given)++].value);
+		*cap = 0;
+		return strlen(*line);
+	}
+	do {
+		if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+			fputs("> ", stderr);
+		n = getline(line, cap, stdin);
+		if (n > 0 && (*line)[n - 1] == '\n')
+			n--;
+	} while (!n && !interrupted());
+	return interrupted() ? -1 : n;
+}
+
+static int turn(struct run *r, struct conv *c, const char *text, size_t len,
+		unsigned int number)
+{
+	if (input_turn(&r->engine, &r->inputs, c, text, len))
+		return -1;
+	conv_begin(c);
+	if (!r->opts.no_cache && !room_possible(&r->engine, c))
+		c->finish = FINISH_REFUSED;
+	else if (generate(r, &c, 1))
+		return -1;
+	report_add(&r->report, c, xasprintf("turn %u", number));
+	return c->finish == FINISH_REFUSED ? -1 : 0;
+}
+
+int run_chat(struct run *r)
+{
+	unsigned int given = 0, number = 0;
+	size_t cap = 0;
+	char *line = NULL;
+	struct conv *c;
+	ssize_t n;
+	int ret;
+
+	c = conv_create(xasprintf("chat"), &r->opts.sampling, &r->engine);
+	c->keep = true;
+	input_add(&r->inputs, c);
+	ret = run_load(r);
+	if (!ret && r->opts.verify)
+		c->check = check_create(&r->engine);
+	while (!ret && c->finish != FINISH_EVICTED &&
+	       (n = next_turn(r, &given, &line, &cap)) >= 0)
+		ret = turn(r, c, line, n, ++number);
+	free(line);
+	if (!number)
+		return ret ? ret : complain("no turn: give a line on standard input");
+	report_count(&r->report);
+	if (c->check && r->report.n)
+		return check_conv(c->check, c,
+				  &r->report.v[r->report.n - 1].verdict) ?
+		       -1 : ret;
+	return ret;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options.h - the command line.
+ */
+#ifndef RUN_OPTIONS_H
+#define RUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model.h"
+
+/* Exit codes. */
+#define RUN_OK		0
+#define RUN_FAILED	1	/* bad input, a refusal, a failed check */
+#define RUN_USAGE	2
+#define RUN_STOPPED	130	/* SIGINT */
+
+/* No token at all is left with 0. */
+#define MIN_TOP_P	1e-6
+
+/* Where a prompt comes from. */
+enum input_kind {
+	INPUT_TEXT,		/* -p */
+	INPUT_FILE,		/* -f */
+	INPUT_TOKENS,		/* --tokens */
+	INPUT_REQUESTS,		/* --requests */
+};
+
+struct input {
+	enum input_kind kind;
+	const char *value;
+};
+
+/* What happens to a conversation for which the pool has no page left. */
+enum on_full {
+	ON_FULL_PREEMPT,	/* it waits and is continued later */
+	ON_FULL_STOP,		/* it ends there */
+};
+
+/**
+ * struct sampling - how the next token is chosen
+ * @max_new: tokens to generate at most, 0 for as many as the context holds
+ * @temp: temperature, 0 for the most likely token
+ * @top_p: smallest set of tokens with this probability
+ * @min_p: tokens of at least this share of the most likely one's probability
+ * @seed: of the random numbers
+ */
+struct sampling {
+	uint32_t max_new;
+	double temp;
+	double top_p;
+	double min_p;
+	uint64_t seed;
+};
+
+struct options {
+	const char *model;
+	struct input *inputs;
+	unsigned int ninputs;
+	const char *system;
+	const char *system_file;
+	struct sampling sampling;
+	bool raw;
+	bool chat;
+	bool no_cache;
+	bool no_reuse;
+	bool verify;
+	bool score;
+	bool quiet;
+	bool ignore_end;
+	enum model_weights weights;
+	int k_type;
+	int v_type;
+	uint32_t chunk;
+	uint32_t ctx;
+	uint32_t threads;
+	uint32_t parallel;
+	bool parallel_given;
+	uint64_t pool;
+	uint64_t page_size;
+	uint64_t max_pages;
+	const char *isa;
+	enum on_full on_full;
+	bool json;
+	const char *json_path;		/* NULL: standard output */
+	const char *timing;
+};
+
+/**
+ * options_parse() - the command line
+ *
+ * Return: 0; 1 if there is nothing left to do (--help, --version); -1 after a
+ * complaint.
+ */
+int options_parse(int argc, char **argv, struct options *o);
+void options_free(struct options *o);
+
+const char *weights_name(enum model_weights w);
+
+#endif /* RUN_OPTIONS_H */

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/*
+ * progress.c - one line of progress on standard error, if that is a terminal.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "progress.h"
+
+static bool paused;
+static bool shown;
+
+void progress_pause(bool p)
+{
+	if (p)
+		progress_clear();
+	paused = p;
+}
+
+void progress(const char *what, double done)
+{
+	if (paused || !isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\r\033[K%s %3.0f %%", what, 100 * done);
+	fflush(stderr);
+	shown = true;
+}
+
+void progress_clear(void)
+{
+	if (!shown)
+		return;
+	fputs("\r\033[K", stderr);
+	fflush(stderr);
+	shown = false;
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+/*
+ * report.c - what a run did, as a table.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvattn.h>
+#include <kvcache/kvcache.h>
+
+#include "engine.h"
+#include "model.h"
+#include "report.h"
+#include "sched.h"
+#include "util.h"
+
+struct result *report_add(struct report *r, const struct conv *c, char *name)
+{
+	struct result *res;
+
+	r->v = xrealloc(r->v, r->n + 1, sizeof(*r->v));
+	res = &r->v[r->n++];
+	*res = (struct result){
+		.name = name,
+		.finish = c->finish,
+		.prompt = c->nprompt,
+		.reused = c->reused,
+		.generated = conv_generated(c),
+		.recomputed = c->recomputed,
+		.preempted = c->preempted,
+		.pages = c->pages,
+	};
+	if (c->started)
+		res->wait_s = c->started - c->arrived;
+	if (res->generated) {
+		res->first_s = c->first - c->arrived;
+		res->prefill_s = c->first - c->started;
+		res->decode_s = c->last - c->first;
+	}
+	res->text = xrealloc(NULL, c->text.done + 1, 1);
+	memcpy(res->text, c->text.s ? c->text.s : "", c->text.done);
+	res->text[c->text.done] = 0;
+	res->ids = xcalloc(c->ids.n, sizeof(*res->ids));
+	memcpy(res->ids, c->ids.v, c->ids.n * sizeof(*res->ids));
+	return res;
+}
+
+/*
+ * A prompt goes through the layers once, as far as it was not reused, then
+ * each generated token, but for the last, of which nothing is asked.
+ */
+static uint64_t expected(const struct report *r)
+{
+	uint64_t sum = 0;
+	unsigned int i;
+	uint32_t j;
+
+	for (i = 0; i < r->n; i++) {
+		const struct result *v = &r->v[i];
+
+		if (!v->generated)
+			continue;
+		if (r->e->opts->no_cache)
+			for (j = 0; j < v->generated; j++)
+				sum += v->prompt + j;
+		else
+			sum += v->prompt - v->reused + v->generated - 1 +
+			       v->recomputed;
+	}
+	return sum;
+}
+
+void report_count(struct report *r)
+{
+	struct model_counters mc;
+	struct kvc_stats st;
+
+	model_counters(r->e->model, &mc);
+	kvc_cache_stats(r->e->cache, &st);
+	r->forwarded = mc.forwarded;
+	r->appended = mc.appended;
+	r->committed = st.appended_tokens;
+	r->expected = expected(r);
+}
+
+bool report_counters_ok(const struct report *r)
+{
+	uint64_t stored = r->e->opts->no_cache ? 0 : r->expected;
+
+	return r->forwarded == r->expected && r->appended == stored &&
+	       r->committed == stored;
+}
+
+bool report_any(const struct report *r, enum finish f)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->n; i++)
+		if (r->v[i].finish == f)
+			return true;
+	return false;
+}
+
+void report_free(struct report *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->n; i++) {
+		free(r->v[i].name);
+		free(r->v[i].text);
+		free(r->v[i].ids);
+		free(r->v[i].score.logprob);
+	}
+	free(r->v);
+}
+
+/* "512/s", or a dash for nothing in no time. */
+static const char *rate(char *buf, double n, double secs)
+{
+	if (n <= 0 || secs <= 0)
+		return strcpy(buf, "-");
+	snprintf(buf, 32, n / secs < 100 ? "%.1f/s" : "%.0f/s", n / secs);
+	return buf;
+}
+
+static void row(const struct report *r, FILE *f, const struct result *v)
+{
+	char held[32], first[32] = "-", prefill[32], decode[32];
+	uint64_t bytes = v->pages * r->e->page_size;
+
+	if (v->generated)
+		snprintf(first, sizeof(first), "%.0f ms", v->first_s * 1e3);
+	fprintf(f, "%-12.12s %7u %7u %7u %6u %10s %12s %10s %10s  %s",
+		v->name, v->prompt, v->reused, v->generated, v->pages,
+		human_size(bytes, held), first,
+		rate(prefill, v->prompt - v->reused, v->prefill_s),
+		rate(decode, v->generated ? v->generated - 1 : 0, v->decode_s),
+		finish_name(v->finish));
+	if (v->preempted)
+		fprintf(f, ", gave way %u times (%u recomputed)", v->preempted,
+			v->recomputed);
+	fputc('\n', f);
+}
+
+static void totals(const struct report *r, FILE *f)
+{
+	const struct sched *s = r->sched;
+	char held[32], prefill[32] = "-", decode[32] = "-";
+	uint64_t prompt = 0, reused = 0, generated = 0, pages = 0;
+	unsigned int i;
+
+	for (i = 0; i < r->n; i++) {
+		prompt += r->v[i].prompt;
+		reused += r->v[i].reused;
+		generated += r->v[i].generated;
+	}
+	if (s) {
+		pages = s->peak_pages;
+		rate(prefill, s->prefilled, s->prefill_s);
+		rate(decode, s->decoded, s->decode_s);
+	}
+	fprintf(f, "%-12s %7" PRIu64 " %7" PRIu64 " %7" PRIu64 " %6" PRIu64
+		" %10s %12s %10s %10s\n", "in all", prompt, reused, generated,
+		pages, human_size(pages * r->e->page_size, held), "", prefill,
+		decode);
+}
+
+static void counters(const struct report *r, FILE *f)
+{
+	fprintf(f, "%" PRIu64 " positions went through the layers and %" PRIu64
+		" were stored, %" PRIu64 " expected: %s\n", r->forwarded,
+		r->appended, r->expected,
+		report_counters_ok(r) ? "each once" : "WRONG");
+}
+
+static void verdict(FILE *f, const struct result *v)
+{
+	const struct verdict *d = &v->verdict;
+
+	fprintf(f, "verify %s: %s: largest logit difference %.3g in one pass over %u positions, %.3g in %u single steps, bound %.3g; tokens equal at %u of %u",
+		v->name, d->ok ? "ok" : "FAILED", d->diff, d->positions,
+		d->step_diff, d->steps, d->bound, d->equal, d->positions);
+	if (d->unclear)
+		fprintf(f, ", margin below twice the bound at %u, first at token %u",
+			d->unclear, d->first_unclear + 1);
+	if (d->wrong)
+		fprintf(f, ", WRONG at %u with a larger margin", d->wrong);
+	fprintf(f, "; %" PRIu64 " stored rows, %" PRIu64 " changed", d->rows,
+		d->changed);
+	if (d->changed)
+		fprintf(f, " (the first in layer %u, position %u)",
+			d->changed_layer, d->changed_pos);
+	fputc('\n', f);
+}
+
+static void scores(const struct report *r, FILE *f)
+{
+	uint64_t held, cached, allocs;
+	char speed[32];
+	unsigned int i;
+
+	for (i = 0; i < r->n; i++) {
+		const struct score *s = &r->v[i].score;
+
+		fprintf(f, "score %s: %u tokens, log-probability %.4f, perplexity %.4f, %s\n",
+			r->v[i].name, s->n, s->sum, score_perplexity(s),
+			rate(speed, s->n, s->secs));
+	}
+	engine_pages(r->e, &held, &cached, &allocs);
+	fprintf(f, "%" PRIu64 " pages held, %" PRIu64 " handed out\n",
+		held + cached, allocs);
+}
+
+static void setup(const struct report *r, FILE *f)
+{
+	const struct engine *e = r->e;
+	char size[32];
+
+	fprintf(f, "%s: %s, kernels %s, %u threads; K %s, V %s, %u tokens in a page of %s; loaded in %.2f s, ran %.2f s\n",
+		e->info.name[0] ? e->info.name : e->opts->model,
+		e->model ? model_products(e->model) : "not loaded",
+		kvc_cache_isa(e->cache),
+		kva_threads_count(kvc_cache_threads(e->cache)),
+		kva_type_name(e->opts->k_type), kva_type_name(e->opts->v_type),
+		kvc_cache_page_tokens(e->cache, 0),
+		human_size(e->page_size, size), r->load_s, r->wall_s);
+}
+
+void report_print(const struct report *r, FILE *f)
+{
+	unsigned int i;
+
+	if (!r->e->opts->quiet)
+		fputc('\n', f);
+	if (r->e->opts->score) {
+		scores(r, f);
+		setup(r, f);
+		return;
+	}
+	fprintf(f, "%-12s %7s %7s %7s %6s %10s %12s %10s %10s  %s\n",
+		"conversation", "prompt", "reused", "new", "pages", "held",
+		"first token", "prefill", "decode", "finish");
+	for (i = 0; i < r->n; i++)
+		row(r, f, &r->v[i]);
+	totals(r, f);
+	if (!report_any(r, FINISH_INTERRUPTED))
+		counters(r, f);
+	for (i = 0; i < r->n; i++)
+		if (r->v[i].verdict.positions)
+			verdict(f, &r->v[i]);
+	setup(r, f);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report.h - what a run did, as a table and as JSON.
+ */
+#ifndef RUN_REPORT_H
+#define RUN_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "conv.h"
+#include "plain.h"
+#include "verify.h"
+
+struct engine;
+struct sched;
+
+/**
+ * struct result - one conversation, or one turn of it, at its end
+ * @name: its name; of a turn, with the turn's number
+ * @finish: why it ended
+ * @prompt: tokens before the first generated one
+ * @reused: of these, tokens that were not computed
+ * @generated: tokens
+ * @recomputed: positions computed again after preemption
+ * @preempted: times that it gave way
+ * @pages: pages it held at the end
+ * @wait_s: seconds until its prefill began
+ * @first_s: seconds until its first token
+ * @prefill_s: seconds from the beginning of its prefill to its first token
+ * @decode_s: seconds from its first token to its last
+ * @text: what it generated
+ * @ids: [@prompt + @generated] its tokens
+ * @verdict: of --verify, or zeros
+ * @score: of --score, or zeros
+ */
+struct result {
+	char *name;
+	enum finish finish;
+	uint32_t prompt;
+	uint32_t reused;
+	uint32_t generated;
+	uint32_t recomputed;
+	uint32_t preempted;
+	uint32_t pages;
+	double wait_s;
+	double first_s;
+	double prefill_s;
+	double decode_s;
+	char *text;
+	uint32_t *ids;
+	struct verdict verdict;
+	struct score score;
+};
+
+/**
+ * struct report - a run
+ * @e: the engine
+ * @v: results
+ * @n: their number
+ * @sched: the scheduler's totals, or NULL
+ * @wall_s: seconds of the run, loading and checks not included
+ * @load_s: seconds of loading
+ * @forwarded: positions that went through the layers
+ * @appended: positions stored, as the model counts them
+ * @committed: the same, as the library counts them
+ * @expected: what @forwarded has to be
+ */
+struct report {
+	const struct engine *e;
+	struct result *v;
+	unsigned int n;
+	const struct sched *sched;
+	double wall_s;
+	double load_s;
+	uint64_t forwarded;
+	uint64_t appended;
+	uint64_t committed;
+	uint64_t expected;
+};
+
+/* Add a conversation that has ended. Valid until the next call. */
+struct result *report_add(struct report *r, const struct conv *c, char *name);
+/* Take the counters, before checks add to them. */
+void report_count(struct report *r);
+/* Each position was computed once, and stored once. */
+bool report_counters_ok(const struct report *r);
+bool report_any(const struct report *r, enum finish f);
+void report_free(struct report *r);
+
+/* The table, and lines with what --verify and --score found. */
+void report_print(const struct report *r, FILE *f);
+/* 0, or -1 after a complaint. */
+int report_json(const struct report *r, FILE *f);
+
+#endif /* RUN_REPORT_H */

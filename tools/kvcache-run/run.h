@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * run.h - one run of the program, and its modes.
+ */
+#ifndef RUN_RUN_H
+#define RUN_RUN_H
+
+#include <stdio.h>
+
+#include "emit.h"
+#include "engine.h"
+#include "input.h"
+#include "options.h"
+#include "report.h"
+#include "sched.h"
+
+/**
+ * struct run - everything of a run
+ * @opts: the command line
+ * @engine: what is opened once
+ * @inputs: the conversations
+ * @emit: where text goes
+ * @sched: the scheduler, unless nothing is kept
+ * @report: results
+ * @json: where JSON goes, or NULL
+ * @timing: where times go, or NULL
+ */
+struct run {
+	struct options opts;
+	struct engine engine;
+	struct input_list inputs;
+	struct emit emit;
+	struct sched sched;
+	struct report report;
+	FILE *json;
+	FILE *timing;
+};
+
+/* Modes. Each returns 0, or -1 after a complaint. */
+int run_conversations(struct run *r);
+int run_chat(struct run *r);
+int run_score(struct run *r);
+
+/* Load the weights and what a run needs: 0, or -1 after a complaint. */
+int run_load(struct run *r);
+
+#endif /* RUN_RUN_H */

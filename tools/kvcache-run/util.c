@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/*
+ * util.c - complaints, numbers, files, time.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "progress.h"
+#include "util.h"
+
+int complain(const char *fmt, ...)
+{
+	va_list ap;
+
+	progress_clear();
+	fputs("kvcache-run: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return -1;
+}
+
+void out_of_memory(void)
+{
+	complain("out of memory: use a smaller model, context or pool");
+	exit(1);
+}
+
+void *xrealloc(void *p, size_t n, size_t size)
+{
+	p = reallocarray(p, n ? n : 1, size);
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+void *xcalloc(size_t n, size_t size)
+{
+	void *p = calloc(n ? n : 1, size);
+
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+char *xasprintf(const char *fmt, ...)
+{
+	va_list ap;
+	char *s;
+
+	va_start(ap, fmt);
+	if (vasprintf(&s, fmt, ap) < 0)
+		out_of_memory();
+	va_end(ap);
+	return s;
+}
+
+double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+bool parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	unsigned long long v;
+	char *end;
+
+	if (!isdigit((unsigned char)*s))
+		return false;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (errno || *end || v < min || v > max)
+		return false;
+	*out = v;
+	return true;
+}
+
+bool parse_double(const char *s, double min, double max, double *out)
+{
+	char *end;
+	double v;
+
+	if (!isdigit((unsigned char)*s) && *s != '.')
+		return false;
+	v = strtod(s, &end);
+	if (*end || !isfinite(v) || v < min || v > max)
+		return false;
+	*out = v;
+	return true;
+}
+
+bool parse_size(const char *s, uint64_t *out)
+{
+	static const char units[] = "kmgt";
+	unsigned int shift = 0;
+	const char *u;
+	char *end;
+	double v;
+
+	if (!isdigit((unsigned char)*s))
+		return false;
+	v = strtod(s, &end);
+	u = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
+	if (u) {
+		shift = 10 * (u - units + 1);
+		end++;
+		if (!strcasecmp(end, "ib") || !strcasecmp(end, "b"))
+			end += strlen(end);
+	}
+	v = ldexp(v, shift);
+	if (*end || !(v < 0x1p63))
+		return false;
+	*out = v;
+	return true;
+}
+
+const char *human_size(uint64_t bytes, char *buf)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double v = bytes;
+	unsigned int i = 0;
+
+	while (v >= 1024 && i < 4) {
+		v /= 1024;
+		i++;
+	}
+	snprintf(buf, 32, v == floor(v) || v >= 100 ? "%.0f %s" : "%.1f %s",
+		 v, units[i]);
+	return buf;
+}
+
+const char *option_size(uint64_t bytes, char *buf)
+{
+	static const char units[] = "KMGT";
+	unsigned int i = 0;
+
+	while (i < 4 && bytes && !(bytes & 1023)) {
+		bytes >>= 10;
+		i++;
+	}
+	if (i)
+		snprintf(buf, 32, "%llu%c", (unsigned long long)bytes,
+			 units[i - 1]);
+	else
+		snprintf(buf, 32, "%llu", (unsigned long long)bytes);
+	return buf;
+}
+
+char *read_file(const char *path, size_t *len)
+{
+	bool std = !strcmp(path, "-");
+	FILE *f = std ? stdin : fopen(path, "r");
+	size_t cap = 0, n = 0, got;
+	char *buf = NULL;
+
+	if (!f) {
+		complain("%s: %s: give a file that can be read", path,
+			 strerror(errno));
+		return NULL;
+	}
+	do {
+		cap = cap ? 2 * cap : 1 << 16;
+		buf = xrealloc(buf, cap + 1, 1);
+		got = fread(buf + n, 1, cap - n, f);
+		n += got;
+	} while (n == cap);
+	if (ferror(f)) {
+		complain("%s: %s: give a file that can be read", path,
+			 strerror(errno));
+		free(buf);
+		buf = NULL;
+	} else {
+		buf[n] = 0;
+		*len = n;
+	}
+	if (!std)
+		fclose(f);
+	return buf;
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+/*
+ * verify.c - compare with passes that use no cache, and watch stored rows.
+ *
+ * Of every stored row of K and V (all heads of a layer at one position) a
+ * digest is taken right after the step that wrote it, and compared when the
+ * conversation ends or gives its pages back.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvattn.h>
+#include <nettle/sha2.h>
+
+#include "conv.h"
+#include "engine.h"
+#include "model.h"
+#include "progress.h"
+#include "sample.h"
+#include "util.h"
+#include "verify.h"
+
+#define STEPWISE 8	/* positions that are computed once more alone */
+#define READ_ROWS 256	/* rows read at a time */
+
+/* The logits that chose one token. */
+struct kept {
+	uint32_t pos;
+	float *logits;
+};
+
+/**
+ * struct check - what is kept of one conversation
+ * @e: the engine
+ * @digests: [@nrows][layers][K, V]
+ * @nrows: positions
+ * @cap: room at @digests, in positions
+ * @kept: logits, by ascending position
+ * @nkept: their number
+ * @buf: rows of one layer's K or V, [heads][READ_ROWS][dim]
+ * @v: the result so far
+ */
+struct check {
+	const struct engine *e;
+	uint64_t *digests;
+	uint32_t nrows;
+	uint32_t cap;
+	struct kept *kept;
+	uint32_t nkept;
+	uint8_t *buf;
+	struct verdict v;
+};
+
+/* Documentation/kernels.rst derives these; they are for weights as f32. */
+float verify_bound(int k_type, int v_type)
+{
+	static const float bounds[] = {
+		[KVA_F32] = 1e-3f,
+		[KVA_F16] = 0.05f,
+		[KVA_BF16] = 0.3f,
+	};
+
+	return fmaxf(bounds[k_type], bounds[v_type]);
+}
+
+static size_t row_size(const struct check *k, int is_v)
+{
+	const struct kvc_group *g = &k->e->group;
+
+	return is_v ? g->v_dim * kva_type_size(g->v_type)
+		    : g->k_dim * kva_type_size(g->k_type);
+}
+
+struct check *check_create(const struct engine *e)
+{
+	struct check *k = xcalloc(1, sizeof(*k));
+	size_t row;
+
+	k->e = e;
+	row = row_size(k, 0) > row_size(k, 1) ? row_size(k, 0) : row_size(k, 1);
+	k->buf = xcalloc((size_t)e->group.kv_heads * READ_ROWS, row);
+	return k;
+}
+
+void check_free(struct check *k)
+{
+	uint32_t i;
+
+	if (!k)
+		return;
+	for (i = 0; i < k->nkept; i++)
+		free(k->kept[i].logits);
+	free(k->kept);
+	free(k->digests);
+	free(k->buf);
+	free(k);
+}
+
+static uint64_t *digest_at(struct check *k, uint32_t pos, uint32_t layer,
+			   int is_v)
+{
+	return k->digests +
+	       ((size_t)pos * k->e->info.nlayers + layer) * 2 + is_v;
+}
+
+/* Digest of row @i of the @n rows in the buffer. */
+static uint64_t digest(const struct check *k, uint32_t i, uint32_t n,
+		       size_t size)
+{
+	uint8_t out[SHA256_DIGEST_SIZE];
+	struct sha256_ctx sha;
+	uint64_t d;
+	uint32_t h;
+
+	sha256_init(&sha);
+	for (h = 0; h < k->e->group.kv_heads; h++)
+		sha256_update(&sha, size,
+			      k->buf + ((size_t)h * n + i) * size);
+	sha256_digest(&sha, sizeof(out), out);
+	memcpy(&d, out, sizeof(d));
+	return d;
+}
+
+static void read_rows(struct check *k, const struct kvc_seq *seq,
+		      uint32_t layer, int is_v, uint32_t first, uint32_t n)
+{
+	size_t size = row_size(k, is_v);
+	uint32_t h;
+
+	for (h = 0; h < k->e->group.kv_heads; h++)
+		kvc_seq_read(seq, layer, is_v, h, first, n,
+			     k->buf + (size_t)h * n * size);
+}
+
+static void compare(struct check *k, uint32_t pos, uint32_t layer, int is_v,
+		    uint64_t d)
+{
+	k->v.rows++;
+	if (d == *digest_at(k, pos, layer, is_v))
+		return;
+	if (!k->v.changed++) {
+		k->v.changed_layer = layer;
+		k->v.changed_pos = pos;
+	}
+}
+
+/* Digests of rows [@first, @first + @n): taken, or compared. */
+static void digests(struct check *k, const struct kvc_seq *seq, uint32_t first,
+		    uint32_t n, bool take)
+{
+	uint32_t layer, i;
+	uint64_t d;
+	int is_v;
+
+	for (layer = 0; layer < k->e->info.nlayers; layer++) {
+		for (is_v = 0; is_v < 2; is_v++) {
+			read_rows(k, seq, layer, is_v, first, n);
+			for (i = 0; i < n; i++) {
+				d = digest(k, i, n, row_size(k, is_v));
+				if (take)
+					*digest_at(k, first + i, layer,
+						   is_v) = d;
+				else
+					compare(k, first + i, layer, is_v, d);
+			}
+		}
+	}
+}
+
+void check_rows(struct check *k, const struct kvc_seq *seq)
+{
+	uint32_t len = kvc_seq_len(seq), n;
+
+	if (len > k->cap) {
+		k->cap = len + len / 2;
+		k->digests = xrealloc(k->digests, k->cap,
+				      2 * k->e->info.nlayers *
+				      sizeof(*k->digests));
+	}
+	for (; k->nrows < len; k->nrows += n) {
+		n = len - k->nrows < READ_ROWS ? len - k->nrows : READ_ROWS;
+		digests(k, seq, k->nrows, n, true);
+	}
+}
+
+void check_same(struct check *k, const struct kvc_seq *seq)
+{
+	uint32_t at, n;
+
+	for (at = 0; at < k->nrows; at += n) {
+		n = k->nrows - at < READ_ROWS ? k->nrows - at : READ_ROWS;
+		digests(k, seq, at, n, false);
+	}
+}
+
+void check_drop(struct check *k, const struct kvc_seq *seq)
+{
+	check_same(k, seq);
+	k->nrows = 0;
+}
+
+void check_logits(struct check *k, uint32_t pos, const float *logits)
+{
+	size_t size = k->e->info.vocab * sizeof(*logits);
+	struct kept *kept;
+
+	k->kept = xrealloc(k->kept, k->nkept + 1, sizeof(*k->kept));
+	kept = &k->kept[k->nkept++];
+	kept->pos = pos;
+	kept->logits = xrealloc(NULL, size, 1);
+	memcpy(kept->logits, logits, size);
+}
+
+/* Not a number counts as infinitely wrong. */
+static float distance(const float *a, const float *b, uint32_t n)
+{
+	float most = 0, d;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		d = fabsf(a[i] - b[i]);
+		if (!(d <= most))
+			most = isnan(d) ? INFINITY : d;
+	}
+	return most;
+}
+
+/* Where check_conv() is in the pass over the whole text. */
+struct pass {
+	struct check *k;
+	uint32_t at;
+};
+
+static void one_position(void *arg, uint32_t pos, const float *logits)
+{
+	struct pass *p = arg;
+	struct check *k = p->k;
+	const struct kept *kept = &k->kept[p->at];
+	uint32_t vocab = k->e->info.vocab, top[2];
+	struct verdict *v = &k->v;
+	bool equal;
+
+	v->diff = fmaxf(v->diff, distance(kept->logits, logits, vocab));
+	sample_top(logits, vocab, 2, top);
+	equal = sample_greedy(kept->logits, vocab) == top[0];
+	v->equal += equal;
+	if (logits[top[0]] - logits[top[1]] >= 2 * v->bound)
+		v->wrong += !equal;
+	else if (!v->unclear++)
+		v->first_unclear = p->at;
+	p->at++;
+}
+
+static int one_pass(struct check *k, const struct conv *c)
+{
+	uint32_t *want = xcalloc(k->nkept, sizeof(*want)), i;
+	struct pass p = { .k = k };
+	int ret;
+
+	for (i = 0; i < k->nkept; i++)
+		want[i] = k->kept[i].pos;
+	ret = model_recompute(k->e->model, c->ids.v, want[k->nkept - 1] + 1,
+			      want, k->nkept, NULL, one_position, &p);
+	free(want);
+	return ret;
+}
+
+static int stepwise(struct check *k, const struct conv *c)
+{
+	uint32_t n = k->nkept < STEPWISE ? k->nkept : STEPWISE, i, at;
+	uint32_t vocab = k->e->info.vocab;
+	float *logits = xcalloc(vocab, sizeof(*logits));
+	int ret = 0;
+
+	for (i = 0; i < n && !ret; i++) {
+		progress("verifying", (double)i / n);
+		at = n > 1 ? (uint64_t)i * (k->nkept - 1) / (n - 1) : 0;
+		ret = model_recompute(k->e->model, c->ids.v,
+				      k->kept[at].pos + 1, &k->kept[at].pos, 1,
+				      logits, NULL, NULL);
+		k->v.step_diff = fmaxf(k->v.step_diff,
+				       distance(k->kept[at].logits, logits,
+						vocab));
+	}
+	k->v.steps = n;
+	progress_clear();
+	free(logits);
+	return ret;
+}
+
+int check_conv(struct check *k, const struct conv *c, struct verdict *out)
+{
+	struct verdict *v = &k->v;
+	int ret = 0;
+
+	v->positions = k->nkept;
+	v->first_unclear = k->nkept;
+	v->bound = verify_bound(k->e->opts->k_type, k->e->opts->v_type);
+	progress("verifying", 0);
+	if (k->nkept) {
+		ret = one_pass(k, c);
+		if (!ret)
+			ret = stepwise(k, c);
+	}
+	progress_clear();
+	if (ret)
+		return complain("conversation %s: recomputing failed: %s",
+				c->name, strerror(-ret));
+	v->ok = v->diff <= v->bound && v->step_diff <= v->bound && !v->wrong &&
+		!v->changed;
+	*out = *v;
+	return 0;
+}

@@ -39,7 +39,8 @@ jobs = $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # ---- flags ----------------------------------------------------------------
 
-OPT ?= -O2
+# Sanitized code is compiled twice as fast this way, and runs as fast.
+OPT ?= $(if $(SAN),-O1,-O2)
 CSTD := -std=gnu11
 WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow \
 	-Wundef -Wvla -Wno-unused-parameter -Wno-sign-compare \
@@ -170,8 +171,9 @@ $(O)/selftests/%: $(O)/selftests/%.o \
 	$(call quiet,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS_TOOLS)
 
+# What unit tests share is there for fuzzers too.
 $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
-		$(common-a) $(lib-a)
+		$(call helpers,selftests/unit) $(common-a) $(lib-a)
 	$(call quiet,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $^ $(LDLIBS_TOOLS)

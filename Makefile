@@ -2,15 +2,16 @@
 #
 # kvcache: everything that is not the kernel module.
 #
-#   make            library, tools and tests
-#   make run        four conversations of a real model, all set-up included
-#   make check      every test, all set-up included
-#   make check-san  the tests again, under address and undefined sanitizers
-#   make check-tsan the tests of threads, under the thread sanitizer
-#   make fuzz       each fuzzer for FUZZ_TIME seconds (60)
-#   make setup      packages that are missing, for all of the above
-#   make install    DESTDIR, prefix; make uninstall takes it back
-#   make clean
+#   make             library, tools and tests
+#   make run         four conversations of a real model, all set-up included
+#   make check       every test, all set-up included
+#   make check-san   the tests again, under address and undefined sanitizers
+#   make check-tsan  the tests of threads, under the thread sanitizer
+#   make check-bench the goals of kvcache-bench
+#   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
+#   make setup       packages that are missing, for all of the above
+#   make install     DESTDIR, prefix; make uninstall takes it back
+#   make             clean
 #
 # V=1 shows the commands; O=DIR builds in another folder than build/;
 # SAN=address,undefined builds with sanitizers, into a folder of its own;
@@ -39,7 +40,7 @@ jobs = $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # ---- flags ----------------------------------------------------------------
 
-# Sanitized code is compiled twice as fast this way, and runs as fast.
+# Less to optimise keeps builds under sanitizers short.
 OPT ?= $(if $(SAN),-O1,-O2)
 CSTD := -std=gnu11
 WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow \
@@ -214,6 +215,10 @@ check-san:
 check-tsan:
 	$(Q)$(MAKE) SAN=thread O=$(O)/tsan $(jobs) run-thread-tests
 
+check-bench:
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=bench run-suites
+
 run-suites: tests
 	$(Q)model=$$(tools/setup/model.sh) || model=; \
 	KVCACHE_MODEL=$$model KVCACHE_BUILD='$(abspath $(O))' \
@@ -276,6 +281,6 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	run-suites run-thread-tests fuzz install uninstall clean FORCE
+	check-bench run-suites run-thread-tests fuzz install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

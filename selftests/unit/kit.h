@@ -27,6 +27,7 @@ struct kit {
 
 /* What to build; zeros are a page of 4 tokens, f32, one group, 2 KV heads. */
 struct kit_spec {
+	const char *where;	/* the backend; NULL is "local" */
 	uint32_t pages;
 	uint32_t max;
 	uint32_t page_tokens;
@@ -106,7 +107,8 @@ static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 
 	k->nr_pages = spec->pages ? spec->pages : 64;
 	open.local_bytes = k->nr_pages * open.local_page_size;
-	ASSERT_EQ(0, kvc_open("local", &open, &k->ctx));
+	ASSERT_EQ(0, kvc_open(spec->where ? spec->where : "local", &open,
+			      &k->ctx));
 	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_QUERY, &q));
 	ASSERT_EQ(1, q.out_nr_pools);
 	ASSERT_EQ(k->nr_pages, q.out_pools[0].nr_pages);

@@ -499,21 +499,20 @@ static void kvl_lookup_tail(const struct kvl *l, const struct kvl_pool *p,
 	arg->out_nr_keys = have ? end : 0;
 }
 
-/* Whether the grants allow these holds, and the nodes are there. */
-static int kvl_lookup_test(struct kvl *l, struct kvl_pool *p,
-			   struct kvl_client *c,
-			   const struct kvcache_lookup *arg)
+/* Whether the grants allow holding what was found of other tenants. */
+static int kvl_lookup_bound(struct kvl *l, struct kvl_pool *p,
+			    struct kvl_client *c,
+			    const struct kvcache_lookup *arg)
 {
 	u64 more[KVL_MAX_GRANTS] = { 0 };
 	struct kvl_grant *got = l->tenant[c->tenant]->got, *g;
 	struct kvl_page *pg;
-	u32 k, i, nodes = 0;
 	int err = 0;
+	u32 k, i;
 
 	for (k = 0; k < arg->out_nr_pages; k++) {
 		i = kvl_index(arg->out_found[k].handle);
 		pg = &p->page[i];
-		nodes += pg->client && pg->client != c->id;
 		if (pg->tenant == c->tenant || pg->mark ||
 		    kvl_hold_count(l, p, c, i))
 			continue;
@@ -524,6 +523,24 @@ static int kvl_lookup_test(struct kvl *l, struct kvl_pool *p,
 	}
 	for (k = 0; k < arg->out_nr_pages; k++)
 		p->page[kvl_index(arg->out_found[k].handle)].mark = 0;
+	return err;
+}
+
+static int kvl_lookup_test(struct kvl *l, struct kvl_pool *p,
+			   struct kvl_client *c,
+			   const struct kvcache_lookup *arg)
+{
+	const struct kvl_page *pg;
+	u32 k, nodes = 0;
+	bool others = false;
+	int err;
+
+	for (k = 0; k < arg->out_nr_pages; k++) {
+		pg = &p->page[kvl_index(arg->out_found[k].handle)];
+		nodes += pg->client && pg->client != c->id;
+		others |= pg->tenant != c->tenant;
+	}
+	err = others ? kvl_lookup_bound(l, p, c, arg) : 0;
 	if (!err && nodes > l->nr_spare)
 		err = -EAGAIN;
 	return err;

@@ -147,41 +147,32 @@ static u32 kvl_merge(struct kvl_page *page, u32 a, u32 b)
 /* Pages chained by own.next, in ascending order of stamps. */
 static u32 kvl_sort(struct kvl_page *page, u32 first)
 {
-	u32 bin[32] = { 0 }, run, i, b;
+	u32 bin[32], used = 0, run, b;
 
 	while (first) {
 		run = first;
 		first = page[run].own.next;
 		page[run].own.next = 0;
-		for (b = 0; bin[b]; b++) {
+		for (b = 0; b < used && bin[b]; b++) {
 			run = kvl_merge(page, bin[b], run);
 			bin[b] = 0;
 		}
 		bin[b] = run;
+		used += b == used;
 	}
-	for (run = 0, i = 0; i < ARRAY_SIZE(bin); i++)
-		run = kvl_merge(page, bin[i], run);
+	for (run = 0, b = 0; b < used; b++)
+		run = kvl_merge(page, bin[b], run);
 	return run;
 }
 
-/* Time goes on: pages expire, priorities fall back. */
-void kvl_advance(struct kvl *l, struct kvl_pool *p, u64 now)
+/* Takes pages whose time has come out of these buckets, as a chain. */
+static u32 kvl_due(struct kvl_pool *p, u64 buckets)
 {
 	struct kvl_clock *clock = &p->clock;
-	u64 passed;
 	u32 due = 0, b, i, next;
-	int top;
 
-	l->now = max_t(u64, l->now, now);
-	if (l->now == clock->now)
-		return;
-	top = fls64(l->now ^ clock->now) - 1;
-	clock->now = l->now;
-	/* Below the highest bit that changed all is over; there, some. */
-	passed = clock->map & (~0ULL >> (63 - top));
-	while (passed) {
-		b = __ffs64(passed);
-		passed &= passed - 1;
+	for (; buckets; buckets &= buckets - 1) {
+		b = __ffs64(buckets);
 		i = clock->bucket[b].first;
 		clock->bucket[b] = (struct kvl_list){ 0, 0 };
 		clock->map &= ~(1ULL << b);
@@ -196,7 +187,27 @@ void kvl_advance(struct kvl *l, struct kvl_pool *p, u64 now)
 			due = i;
 		}
 	}
-	for (i = kvl_sort(p->page, due); i; i = next) {
+	return due;
+}
+
+/* Time goes on: pages expire, priorities fall back. */
+void kvl_advance(struct kvl *l, struct kvl_pool *p, u64 now)
+{
+	struct kvl_clock *clock = &p->clock;
+	u64 passed;
+	u32 i, next;
+	int top;
+
+	l->now = max_t(u64, l->now, now);
+	if (l->now == clock->now)
+		return;
+	/* Below the highest bit that changes all is over; there, some. */
+	top = fls64(l->now ^ clock->now) - 1;
+	clock->now = l->now;
+	passed = clock->map & (~0ULL >> (63 - top));
+	if (!passed)
+		return;
+	for (i = kvl_sort(p->page, kvl_due(p, passed)); i; i = next) {
 		next = p->page[i].own.next;
 		kvl_unlist_page(p, i);
 		kvl_list_page(p, i);

@@ -110,7 +110,7 @@ bool kvl_name_ok(const char *name)
 	return k && k < KVCACHE_NAME_LEN;
 }
 
-/* ---- time -------------------------------------------------------------------- */
+/* ---- time --------------------------------------------------------------- */
 
 /* Revokes pages above the max of an account whose deadline has passed. */
 static u32 kvl_revoke_above(struct kvl *l, struct kvl_pool *p,
@@ -159,7 +159,8 @@ u32 kvl_tick(struct kvl *l, u64 now, u32 budget)
 
 	for (k = 0; k < KVCACHE_MAX_POOLS; k++)
 		if (l->pool[k])
-			done += kvl_tick_pool(l, l->pool[k], now, budget - done);
+			done += kvl_tick_pool(l, l->pool[k], now,
+					      budget - done);
 	return done;
 }
 
@@ -182,7 +183,7 @@ u64 kvl_next_tick(const struct kvl *l)
 	return next;
 }
 
-/* ---- pools -------------------------------------------------------------------- */
+/* ---- pools -------------------------------------------------------------- */
 
 void kvl_account_init(struct kvl_pool *p, u32 tenant)
 {
@@ -474,14 +475,15 @@ int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 		out->fill = pg->fill;
 		out->priority = pg->prio_until <= p->clock.now ?
 				KVCACHE_PRIO_DEFAULT : pg->prio;
-		out->nr_keys = pg->nr_keys && kvl_findable(p, i) ? pg->nr_keys : 0;
+		if (pg->nr_keys && kvl_findable(p, i))
+			out->nr_keys = pg->nr_keys;
 		out->idle_ns = now > pg->used ? now - pg->used : 0;
 		return 0;
 	}
 	return -ENOENT;
 }
 
-/* ---- clients ------------------------------------------------------------------ */
+/* ---- clients ------------------------------------------------------------ */
 
 struct kvl_client *kvl_client_alloc(const struct kvl *l)
 {
@@ -575,7 +577,7 @@ int kvl_client_info(const struct kvl *l, u32 pool, u32 tenant, u32 start,
 	return -ENOENT;
 }
 
-/* ---- events ------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------- */
 
 void kvl_post(struct kvl *l, u32 tenant, const struct kvcache_event *ev)
 {

@@ -142,7 +142,7 @@ static inline u32 kvl_generation(u64 handle)
 	return handle >> 32;
 }
 
-/* ---- the ledger ------------------------------------------------------- */
+/* ---- the ledger --------------------------------------------------------- */
 
 /**
  * struct kvl_config - sizes of a ledger
@@ -196,9 +196,9 @@ u64 kvl_next_tick(const struct kvl *l);
  */
 int kvl_verify(const struct kvl *l, char *why, size_t len);
 
-/* ---- pools ------------------------------------------------------------ */
+/* ---- pools -------------------------------------------------------------- */
 
-#define KVL_POOL_DIRECT	(1U << 0)	/* no RETIRING: cleared when handed out */
+#define KVL_POOL_DIRECT	(1U << 0)	/* no work: cleared when handed out */
 
 /**
  * struct kvl_pool_config - a new pool
@@ -253,7 +253,7 @@ int kvl_pool_trim(struct kvl *l, u32 pool, u32 budget, u64 now);
 /* All but the offsets, which are the caller's. -ENOENT. */
 int kvl_pool_info(const struct kvl *l, u32 pool, struct kvcache_pool_info *out);
 
-/* ---- tenants ---------------------------------------------------------- */
+/* ---- tenants ------------------------------------------------------------ */
 
 /* No lock. NULL without memory. */
 struct kvl_tenant *kvl_tenant_alloc(const struct kvl *l);
@@ -281,9 +281,9 @@ int kvl_tenant_create(struct kvl *l, struct kvl_tenant *t,
  *
  * A max below cur takes back takeable pages at once; if cur is still above,
  * the tenant gets a KVCACHE_EV_SHRINK, pages that lose their last reference
- * become FREE instead of CACHED, and kvl_tick() revokes after the deadline. A new ttl counts for pages cached from then on. The same change
- * with the same revision again is 0. Return: as above; -ESTALE, -EEXIST by
- * revision.
+ * become FREE instead of CACHED, and kvl_tick() revokes after the deadline. A
+ * new ttl counts for pages cached from then on. The same change with the same
+ * revision again is 0. Return: as above; -ESTALE, -EEXIST by revision.
  */
 int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now);
 
@@ -331,7 +331,7 @@ int kvl_tenant_may_attach(const struct kvl *l, u32 tenant, u32 uid, u32 gid,
 int kvl_tenant_info(const struct kvl *l, u32 pool, u32 start,
 		    struct kvcache_tenant_info *out);
 
-/* ---- clients ---------------------------------------------------------- */
+/* ---- clients ------------------------------------------------------------ */
 
 /* No lock. NULL without memory. */
 struct kvl_client *kvl_client_alloc(const struct kvl *l);
@@ -344,7 +344,8 @@ u32 kvl_client_tenant(const struct kvl_client *c);
 
 /* Death: its requests fail, and its calls, with -EOWNERDEAD. */
 void kvl_client_kill(struct kvl *l, struct kvl_client *c);
-/* Puts up to @budget pages of a dead client; how many. < @budget: that was all. */
+/* Puts up to @budget pages of a dead client. Their number: less than @budget
+ * means that these were all. */
 u32 kvl_client_reap(struct kvl *l, struct kvl_client *c, u32 budget, u64 now);
 /* Takes out a dead client that holds nothing. -EBUSY. */
 int kvl_client_detach(struct kvl *l, struct kvl_client *c);
@@ -354,7 +355,7 @@ int kvl_client_detach(struct kvl *l, struct kvl_client *c);
 int kvl_client_info(const struct kvl *l, u32 pool, u32 tenant, u32 start,
 		    struct kvcache_client_info *out);
 
-/* ---- pages ------------------------------------------------------------ */
+/* ---- pages -------------------------------------------------------------- */
 
 /* kvl_request.status while it waits. */
 #define KVL_WAITING	1
@@ -479,7 +480,7 @@ void kvl_unpin(struct kvl *l, u32 pool, u32 index, u64 now);
 int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 		  struct kvcache_page_info *out);
 
-/* ---- work of the memory's owner --------------------------------------- */
+/* ---- work of the memory's owner ----------------------------------------- */
 
 /* The next page to unmap and zero; 0 if there is none: page 0 never is. */
 u32 kvl_work_next(struct kvl *l, u32 pool);
@@ -487,7 +488,7 @@ u32 kvl_work_next(struct kvl *l, u32 pool);
  * in RETIRING until it is called again with @clean. -EINVAL not RETIRING. */
 int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now);
 
-/* ---- events ----------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------- */
 
 /* Up to @nr events of the client's tenant since the last call; the first call
  * (with @nr 0, too) opens its queue. Return: their number. */

@@ -15,7 +15,7 @@ void kvl_set_state(struct kvl *l, struct kvl_pool *p, u32 i, u8 state)
 	l->seq++;
 }
 
-/* ---- back to FREE ---------------------------------------------------------- */
+/* ---- back to FREE ------------------------------------------------------- */
 
 static void kvl_release(struct kvl *l, struct kvl_pool *p, u32 i)
 {
@@ -77,7 +77,7 @@ u32 kvl_work_next(struct kvl *l, u32 pool)
 	return i;
 }
 
-/* ---- the tests ------------------------------------------------------------- */
+/* ---- the tests ---------------------------------------------------------- */
 
 /* What counts against an account's max and cannot be taken. */
 u64 kvl_used(const struct kvl_account *a)
@@ -185,7 +185,7 @@ int kvl_alloc_check(const struct kvl *l, const struct kvl_client *c, u32 pool,
 	return 0;
 }
 
-/* ---- requests -------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
 static void kvl_enqueue(struct kvl_pool *p, struct kvl_request *r, u8 queue)
 {
@@ -406,7 +406,7 @@ void kvl_pump(struct kvl *l, struct kvl_pool *p)
 	} while (kvl_pump_pool(l, p));
 }
 
-/* Fewer pages are on their way than were claimed: the last claims wait again. */
+/* Fewer pages are on their way than were claimed: the last claims wait. */
 void kvl_unback(struct kvl_pool *p)
 {
 	struct kvl_request *r;
@@ -446,23 +446,22 @@ int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now)
 	return 0;
 }
 
+static void kvl_fail_list(struct kvl *l, struct kvl_pool *p,
+			  struct list_head *list, int status)
+{
+	while (!list_empty(list))
+		kvl_finish(l, p, list_first_entry(list, struct kvl_request,
+						  link), status);
+}
+
 void kvl_fail_all(struct kvl *l, struct kvl_pool *p, int status)
 {
 	struct kvl_tenant *t;
-	struct kvl_account *a;
 
-	while (!list_empty(&p->backed))
-		kvl_finish(l, p, list_first_entry(&p->backed, struct kvl_request,
-						  link), status);
-	while (!list_empty(&p->queue))
-		kvl_finish(l, p, list_first_entry(&p->queue, struct kvl_request,
-						  link), status);
-	list_for_each_entry(t, &l->tenants, link) {
-		a = &p->acct[t->id];
-		while (!list_empty(&a->queue))
-			kvl_finish(l, p, list_first_entry(&a->queue,
-				   struct kvl_request, link), status);
-	}
+	kvl_fail_list(l, p, &p->backed, status);
+	kvl_fail_list(l, p, &p->queue, status);
+	list_for_each_entry(t, &l->tenants, link)
+		kvl_fail_list(l, p, &p->acct[t->id].queue, status);
 }
 
 void kvl_client_kill(struct kvl *l, struct kvl_client *c)
@@ -484,7 +483,7 @@ void kvl_client_kill(struct kvl *l, struct kvl_client *c)
 	l->seq++;
 }
 
-/* Some tenant's min or the size of the pool changed, so the limits of all did. */
+/* A min or the size of the pool changed, so the limits of all did. */
 void kvl_limits_changed(struct kvl *l, struct kvl_pool *p)
 {
 	struct kvl_tenant *t;
@@ -498,7 +497,7 @@ void kvl_limits_changed(struct kvl *l, struct kvl_pool *p)
 			list_move_tail(&p->acct[t->id].ready, &p->ready);
 }
 
-/* ---- what clients call ----------------------------------------------------- */
+/* ---- what clients call -------------------------------------------------- */
 
 /* The limit was met. */
 static void kvl_limit_hit(struct kvl *l, struct kvl_pool *p,

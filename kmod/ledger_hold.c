@@ -32,9 +32,10 @@ u32 kvl_hold_chain(const struct kvl *l, const struct kvl_pool *p, u32 client,
 struct kvl_node *kvl_hold_find(const struct kvl *l, const struct kvl_pool *p,
 			       u32 client, u32 i, u32 gen)
 {
+	u32 chain = kvl_hold_chain(l, p, client, i);
 	struct kvl_node *n;
 
-	hlist_for_each_entry(n, &p->holds[kvl_hold_chain(l, p, client, i)], hash)
+	hlist_for_each_entry(n, &p->holds[chain], hash)
 		if (n->held == i && n->client == client && n->gen == gen)
 			return n;
 	return NULL;
@@ -274,7 +275,7 @@ void kvl_revoke(struct kvl *l, struct kvl_pool *p, u32 i)
 	kvl_retire(l, p, i);
 }
 
-/* ---- what clients call ----------------------------------------------------- */
+/* ---- what clients call -------------------------------------------------- */
 
 int kvl_free(struct kvl *l, struct kvl_client *c, u32 pool, const u64 *pages,
 	     u32 nr, u64 now)
@@ -460,7 +461,8 @@ int kvl_advise(struct kvl *l, struct kvl_client *c, struct kvcache_advise *arg,
 
 	arg->out_taken = 0;
 	for (k = arg->nr; k--; ) {
-		arg->out_state[k] = kvl_advise_page(l, p, c, arg, arg->pages[k]);
+		arg->out_state[k] = kvl_advise_page(l, p, c, arg,
+						    arg->pages[k]);
 		arg->out_taken += arg->out_state[k] == KVCACHE_ADVISE_TAKEN;
 	}
 	kvl_pump(l, p);
@@ -520,7 +522,7 @@ void kvl_unpin(struct kvl *l, u32 pool, u32 index, u64 now)
 	kvl_pump(l, p);
 }
 
-/* ---- death ------------------------------------------------------------------ */
+/* ---- death -------------------------------------------------------------- */
 
 u32 kvl_client_reap(struct kvl *l, struct kvl_client *c, u32 budget, u64 now)
 {

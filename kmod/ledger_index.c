@@ -91,7 +91,7 @@ void kvl_unindex(struct kvl *l, struct kvl_pool *p, u32 i)
 	pg->fill = 0;
 }
 
-/* ---- publish ----------------------------------------------------------------- */
+/* ---- publish ------------------------------------------------------------ */
 
 /**
  * struct kvl_plan - what a publish is going to do
@@ -408,7 +408,7 @@ int kvl_publish(struct kvl *l, struct kvl_client *c,
 	return 0;
 }
 
-/* ---- lookup ------------------------------------------------------------------- */
+/* ---- lookup ------------------------------------------------------------- */
 
 static struct kvl_node *kvl_find_any(const struct kvl *l,
 				     const struct kvl_pool *p,

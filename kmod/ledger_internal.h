@@ -31,11 +31,11 @@
 
 /* kvl_page.flags */
 #define KVL_PF_LISTED	0x01	/* takeable: in its tenant's list */
-#define KVL_PF_PARKED	0x02	/* ... and not in the pool's: see ledger_reclaim.c */
+#define KVL_PF_PARKED	0x02	/* ... not in the pool's: ledger_reclaim.c */
 #define KVL_PF_TIMED	0x04	/* in a bucket of the pool's clock */
 #define KVL_PF_VOLATILE	0x08
 #define KVL_PF_WINDOW	0x10	/* of a windowed chain */
-#define KVL_PF_STUCK	0x20	/* RETIRING, and not known when it will be clean */
+#define KVL_PF_STUCK	0x20	/* RETIRING, and nobody knows how long */
 #define KVL_PF_QUEUED	0x40	/* RETIRING, in the list of work */
 
 /* kvl_request.queue */
@@ -413,7 +413,7 @@ struct kvl {
 	struct kvl_nodes *chunks;
 };
 
-/* ---- lists of pages ---------------------------------------------------- */
+/* ---- lists of pages ----------------------------------------------------- */
 
 #define KVL_LIST_OPS(member)						\
 static inline void kvl_##member##_add_tail(struct kvl_page *page,	\
@@ -545,13 +545,13 @@ static inline void kvl_node_put(struct kvl *l, struct kvl_node *n)
 	l->nr_spare++;
 }
 
-/* ---- ledger.c ------------------------------------------------------------ */
+/* ---- ledger.c ----------------------------------------------------------- */
 
 bool kvl_name_ok(const char *name);
 void kvl_account_init(struct kvl_pool *p, u32 tenant);
 void kvl_post(struct kvl *l, u32 tenant, const struct kvcache_event *ev);
 
-/* ---- ledger_alloc.c ------------------------------------------------------ */
+/* ---- ledger_alloc.c ----------------------------------------------------- */
 
 void kvl_set_state(struct kvl *l, struct kvl_pool *p, u32 i, u8 state);
 void kvl_retire(struct kvl *l, struct kvl_pool *p, u32 i);
@@ -564,7 +564,7 @@ void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 void kvl_fail_all(struct kvl *l, struct kvl_pool *p, int status);
 void kvl_limits_changed(struct kvl *l, struct kvl_pool *p);
 
-/* ---- ledger_hold.c ------------------------------------------------------- */
+/* ---- ledger_hold.c ------------------------------------------------------ */
 
 int kvl_resolve(const struct kvl_pool *p, u64 handle, u32 *out);
 struct kvl_node *kvl_hold_find(const struct kvl *l, const struct kvl_pool *p,
@@ -584,7 +584,7 @@ void kvl_grant_drop(struct kvl *l, u32 to, struct kvl_grant *g);
 u32 kvl_hold_chain(const struct kvl *l, const struct kvl_pool *p, u32 client,
 		   u32 i);
 
-/* ---- ledger_index.c ------------------------------------------------------ */
+/* ---- ledger_index.c ----------------------------------------------------- */
 
 u32 kvl_key_chain(const struct kvl *l, const struct kvl_pool *p, u32 domain,
 		  const u8 *key);
@@ -593,7 +593,7 @@ struct kvl_node *kvl_find(const struct kvl *l, const struct kvl_pool *p,
 			  u32 domain, const u8 *key);
 void kvl_unindex(struct kvl *l, struct kvl_pool *p, u32 i);
 
-/* ---- ledger_reclaim.c ---------------------------------------------------- */
+/* ---- ledger_reclaim.c --------------------------------------------------- */
 
 void kvl_guard(struct kvl_pool *p, struct kvl_account *a);
 u64 kvl_heap_key(const struct kvl_pool *p, const struct kvl_account *a);
@@ -607,7 +607,7 @@ bool kvl_take_any(struct kvl *l, struct kvl_pool *p, struct kvl_account *self);
 void kvl_advance(struct kvl *l, struct kvl_pool *p, u64 now);
 u64 kvl_clock_next(const struct kvl_pool *p);
 
-/* ---- changes of an account ----------------------------------------------- */
+/* ---- changes of an account ---------------------------------------------- */
 
 /*
  * The pool keeps sums over its accounts. Between these two, what they are made

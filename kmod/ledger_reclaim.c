@@ -13,7 +13,7 @@
  */
 #include "ledger_internal.h"
 
-/* ---- accounts with parked pages ------------------------------------------ */
+/* ---- accounts with parked pages ----------------------------------------- */
 
 static u32 kvl_oldest(const struct kvl_pool *p, const struct kvl_account *a)
 {
@@ -100,7 +100,7 @@ void kvl_guard(struct kvl_pool *p, struct kvl_account *a)
 		kvl_heap_add(p, a);
 }
 
-/* ---- what happens later -------------------------------------------------- */
+/* ---- what happens later ------------------------------------------------- */
 
 static u64 kvl_when(const struct kvl_page *pg)
 {
@@ -227,7 +227,7 @@ u64 kvl_clock_next(const struct kvl_pool *p)
 	return (p->clock.now >> b | 1) << b;
 }
 
-/* ---- the lists ------------------------------------------------------------ */
+/* ---- the lists ---------------------------------------------------------- */
 
 /* The page is takeable from now on. */
 void kvl_list_page(struct kvl_pool *p, u32 i)
@@ -300,7 +300,7 @@ static void kvl_park(struct kvl_pool *p, u32 i)
 		kvl_heap_add(p, a);
 }
 
-/* ---- taking ---------------------------------------------------------------- */
+/* ---- taking ------------------------------------------------------------- */
 
 /* A takeable page leaves its tenant. */
 void kvl_take(struct kvl *l, struct kvl_pool *p, u32 i)

@@ -28,7 +28,7 @@ void kvl_tenant_free(struct kvl_tenant *t)
 	kvfree(t);
 }
 
-/* ---- attributes ----------------------------------------------------------------- */
+/* ---- attributes --------------------------------------------------------- */
 
 /* The values of a change, apart from what they depend on. */
 static int kvl_set_test(const struct kvl *l, const struct kvl_tenant *t,
@@ -203,7 +203,7 @@ int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now)
 	return 0;
 }
 
-/* ---- finding ---------------------------------------------------------------------- */
+/* ---- finding ------------------------------------------------------------ */
 
 int kvl_tenant_by_name(const struct kvl *l, const char *name)
 {
@@ -300,7 +300,7 @@ int kvl_tenant_info(const struct kvl *l, u32 pool, u32 start,
 	return 0;
 }
 
-/* ---- grants ------------------------------------------------------------------------ */
+/* ---- grants ------------------------------------------------------------- */
 
 int kvl_tenant_grant(struct kvl *l, const struct kvcache_tenant_grant *arg)
 {
@@ -333,7 +333,7 @@ int kvl_tenant_grant(struct kvl *l, const struct kvcache_tenant_grant *arg)
 	return 0;
 }
 
-/* ---- flush and removal -------------------------------------------------------------- */
+/* ---- flush and removal -------------------------------------------------- */
 
 static void kvl_forget_keys(struct kvl *l, struct kvl_pool *p,
 			    struct kvl_account *a)

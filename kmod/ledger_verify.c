@@ -20,7 +20,7 @@ struct kvl_check_ctx {
 	-EUCLEAN;							\
 })
 
-/* ---- one page ------------------------------------------------------------------ */
+/* ---- one page ----------------------------------------------------------- */
 
 static int kvl_check_keys(const struct kvl_check_ctx *x, u32 i)
 {
@@ -141,7 +141,7 @@ static int kvl_check_page(const struct kvl_check_ctx *x, u32 i, u64 *nr)
 	return err;
 }
 
-/* ---- lists ----------------------------------------------------------------------- */
+/* ---- lists -------------------------------------------------------------- */
 
 /* Walks a list of takeable pages; its length, or an error. */
 #define KVL_CHECK_LIST(x, list, member, slot_nr, want, what) ({		\
@@ -151,7 +151,9 @@ static int kvl_check_page(const struct kvl_check_ctx *x, u32 i, u64 *nr)
 									\
 	for (check_i = (list)->first; check_i;				\
 	     check_i = (x)->p->page[check_i].member.next) {		\
-		const struct kvl_page *check_pg = &(x)->p->page[check_i];	\
+		const struct kvl_page *check_pg;			\
+									\
+		check_pg = &(x)->p->page[check_i];			\
 									\
 		if (check_pg->member.prev != check_prev ||		\
 		    check_pg->slot != (slot_nr) ||			\
@@ -220,7 +222,8 @@ static int kvl_check_lru(const struct kvl_check_ctx *x,
 		nr += n;
 	}
 	if (nr != a->takeable)
-		return KVL_BAD(x, "tenant %u: %llu pages to take", a->tenant, nr);
+		return KVL_BAD(x, "tenant %u: %llu pages to take", a->tenant,
+			       nr);
 	return 0;
 }
 
@@ -297,7 +300,7 @@ static int kvl_check_free(const struct kvl_check_ctx *x)
 	return 0;
 }
 
-/* ---- accounts and waiting ----------------------------------------------------------- */
+/* ---- accounts and waiting ----------------------------------------------- */
 
 static int kvl_check_account(const struct kvl_check_ctx *x,
 			     const struct kvl_account *a)
@@ -312,9 +315,9 @@ static int kvl_check_account(const struct kvl_check_ctx *x,
 	if (a->cur != a->seen.cur || a->takeable != a->seen.takeable ||
 	    a->leaving != a->seen.leaving || a->cached != a->seen.cached ||
 	    a->parked != a->seen.parked || a->peak < a->cur)
-		return KVL_BAD(x, "tenant %u: cur %llu is %llu, cached %llu is %llu",
-			       a->tenant, a->cur, a->seen.cur, a->cached,
-			       a->seen.cached);
+		return KVL_BAD(x, "tenant %u: %llu, %llu cached, not %llu, %llu",
+			       a->tenant, a->seen.cur, a->seen.cached, a->cur,
+			       a->cached);
 	if (a->guard != guard ||
 	    !a->heap_pos != (!a->parked || guard == KVL_SAFE))
 		return KVL_BAD(x, "tenant %u: guard %u, parked %u", a->tenant,

@@ -56,7 +56,7 @@ static struct sys_local *to_local(struct kvc_sys *s)
 
 static struct sys_local *cmd_to_local(struct kvc_cmd *x)
 {
-	return (struct sys_local *)((char *)x - offsetof(struct sys_local, cmd));
+	return container_of(x, struct sys_local, cmd);
 }
 
 static u64 now_ns(void)
@@ -159,7 +159,7 @@ static const struct kvc_cmd_ops local_cmd_ops = {
 	.who = local_who,
 };
 
-/* ---- commands ------------------------------------------------------------ */
+/* ---- commands ----------------------------------------------------------- */
 
 /* Wakes those whose requests were decided. */
 static void wake(struct sys_local *s)
@@ -259,7 +259,7 @@ static const struct kvc_sys_ops local_ops = {
 	.close = local_close,
 };
 
-/* ---- opening -------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 static int make_pool(struct sys_local *s, const struct kvc_open_opts *o)
 {

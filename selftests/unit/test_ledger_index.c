@@ -107,7 +107,7 @@ TEST_F(ledger, the_longest_prefix_with_a_tail)
 	/* Page 3 of 5 is missing: tails of 2 end in page 5, of 3 in page 2. */
 	DO(0, chain_lookup(self, c, 10, 2, 2, 202));
 	ASSERT_FOUND(2, 10, "4 5");
-	/* Of 3: the first key of page 3 ends one, whose tail is all there is. */
+	/* Of 3: the first key of page 3 ends one; its tail is all of it. */
 	DO(0, chain_lookup(self, c, 10, 2, 3, 202));
 	ASSERT_FOUND(3, 5, "1 2 3");
 	/* More than there is: all of them. */
@@ -251,7 +251,7 @@ TEST_F(ledger, nodedup_keeps_both_and_the_newer_is_found)
 	ASSERT_EQ(0, peek(self, c, 1, 1));
 }
 
-/* Only a page with the highest key, and the same fill, makes one superfluous. */
+/* Only a page with the highest key and its fill makes one superfluous. */
 TEST_F(ledger, a_lower_key_in_common_is_no_duplicate)
 {
 	struct kvl_client *c;
@@ -429,7 +429,7 @@ TEST_F(ledger, copies_of_pinned_pages)
 	VERIFY();
 }
 
-/* ---- domains ---------------------------------------------------------------- */
+/* ---- domains ------------------------------------------------------------ */
 
 static int grant(SELF, u32 from, u32 to, u32 rights, u64 max_held)
 {
@@ -619,7 +619,7 @@ TEST_F(ledger, grants_refuse)
 	ASSERT_EQ(0, info_of(self, t[2]).grants);
 }
 
-/* ---- what vLLM's tests stand for ------------------------------------------- */
+/* ---- what vLLM's tests stand for ---------------------------------------- */
 
 /* A cold prompt, a second one that shares its beginning, and what is taken. */
 TEST_F(ledger, cold_warm_recycled)

@@ -393,7 +393,7 @@ TEST_F(ledger, death_in_every_state)
 	b = add_client(self, 1);
 	DO(0, get(self, a, 7, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, &h[0], 1));	/* SHARED */
-	DO(KVCACHE_PUBLISHED, publish(self, a, &h[1], 2));	/* both have it */
+	DO(KVCACHE_PUBLISHED, publish(self, a, &h[1], 2));	/* by both */
 	DO(1, find(self, b, 2, 1, 0, g));
 	DO(1, find(self, a, 2, 1, 0, g));
 	DO(KVCACHE_PUBLISHED, publish(self, a, &h[2], 3));	/* CACHED */

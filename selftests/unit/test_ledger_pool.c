@@ -254,7 +254,7 @@ TEST_F(ledger, a_pool_is_removed_when_it_is_empty)
 	die(self, c);
 }
 
-/* ---- events -------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------- */
 
 #define ASSERT_EVENT(e, what, about, val)				\
 	do {								\
@@ -442,7 +442,7 @@ TEST_F(ledger, sequence_numbers_grow_with_changes_only)
 	ASSERT_LT(seq, kvl_seq(self->l));
 }
 
-/* ---- kvl_verify() ------------------------------------------------------------------ */
+/* ---- kvl_verify() ------------------------------------------------------- */
 
 /* Breaks one thing, and says whether it was noticed, and put back. */
 #define NOTICES(lvalue, wrong)						\

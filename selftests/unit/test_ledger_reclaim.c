@@ -277,7 +277,7 @@ TEST_F(ledger, a_tick_keeps_to_its_budget)
 	ASSERT_EQ(8, pool_of(self).nr_free);
 }
 
-/* ---- protection ---------------------------------------------------------------- */
+/* ---- protection --------------------------------------------------------- */
 
 TEST_F(ledger, pass_one_spares_low_and_pass_two_min)
 {
@@ -395,7 +395,7 @@ TEST_F(ledger, own_pages_last_of_all)
 	ASSERT_STREQ("4 3 2 1", drain_order(self, a, g));
 }
 
-/* ---- volatile pages -------------------------------------------------------------- */
+/* ---- volatile pages ----------------------------------------------------- */
 
 TEST_F(ledger, volatile_pages_are_taken_and_told)
 {

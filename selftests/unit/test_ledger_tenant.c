@@ -87,7 +87,8 @@ TEST_F(ledger, creation_refuses)
 {
 	static const char *const bad[] = {
 		"", ".", ".x", "a b", "a/b", "a\n", "\xc3\xa4",
-		"0123456789012345678901234567890123456789012345678901234567890123",
+		"01234567890123456789012345678901"
+		"01234567890123456789012345678901",
 	};
 	struct kvcache_tenant_set set;
 	char name[8];
@@ -283,7 +284,7 @@ TEST_F(ledger, client_info)
 	DO(-EINTR, kvl_cancel(self->l, &r, -EINTR, self->now));
 }
 
-/* ---- a max that is lowered --------------------------------------------------- */
+/* ---- a max that is lowered ---------------------------------------------- */
 
 TEST_F(ledger, a_lowered_max_takes_cached_pages_at_once)
 {
@@ -374,7 +375,7 @@ TEST_F(ledger, obeying_in_time_is_enough)
 	ASSERT_EQ(3, info_of(self, 1).cur);
 }
 
-/* ---- flush and removal --------------------------------------------------------- */
+/* ---- flush and removal -------------------------------------------------- */
 
 TEST_F(ledger, flush_forgets_and_frees)
 {

@@ -401,7 +401,7 @@ TEST_F(ledger, a_dead_clients_pages_serve_the_queue)
 	ASSERT_STREQ("1 2 3", order(w.pages, 3));
 }
 
-/* ---- limits that change while requests wait -------------------------------------- */
+/* ---- limits that change while requests wait ----------------------------- */
 
 TEST_F(ledger, a_lowered_max_sends_requests_back)
 {
@@ -470,7 +470,7 @@ TEST_F(ledger, a_limit_is_looked_at_again_when_the_turn_comes)
 	ASSERT_EQ(2, info_of(self, 1).cur);
 }
 
-/* ---- pools with work --------------------------------------------------------------- */
+/* ---- pools with work ---------------------------------------------------- */
 
 TEST_F(ledger, pages_on_their_way)
 {

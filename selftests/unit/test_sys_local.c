@@ -118,7 +118,7 @@ TEST(open_defaults)
 	s->ops->close(s);
 }
 
-/* NaNs left behind are zeros for the next one, and nobody clears other pages. */
+/* NaNs left behind are zeros for the next one; other pages keep theirs. */
 TEST(pages_are_zero_when_they_are_handed_out)
 {
 	struct kvc_sys *s = open_local(4096, 8, 0);
@@ -233,7 +233,7 @@ TEST(waiting_ends_at_its_deadline)
 	s->ops->close(s);
 }
 
-/* ---- threads ------------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------ */
 
 struct waiter {
 	pthread_t thread;

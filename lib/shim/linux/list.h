@@ -58,13 +58,13 @@ static inline void list_move_tail(struct list_head *n, struct list_head *h)
 	     pos = list_entry(pos->member.next, __typeof__(*pos), member))
 #define list_for_each_entry_safe(pos, n, h, member)			\
 	for (pos = list_entry((h)->next, __typeof__(*pos), member),	\
-	     n = list_entry(pos->member.next, __typeof__(*pos), member);	\
+	     n = list_entry(pos->member.next, __typeof__(*n), member);	\
 	     &pos->member != (h);					\
 	     pos = n, n = list_entry(n->member.next, __typeof__(*n), member))
 
 #define list_for_each_entry_safe_reverse(pos, n, h, member)		\
 	for (pos = list_entry((h)->prev, __typeof__(*pos), member),	\
-	     n = list_entry(pos->member.prev, __typeof__(*pos), member);	\
+	     n = list_entry(pos->member.prev, __typeof__(*n), member);	\
 	     &pos->member != (h);					\
 	     pos = n, n = list_entry(n->member.prev, __typeof__(*n), member))
 

@@ -4,8 +4,8 @@
  *
  * From the bottom up: ctx.c (backend), layout.c (how a page is divided),
  * key.c (what a prefix is called), cache.c, page.c (pages held and
- * remembered), index.c (their tokens), publish.c, prefix.c, reserve.c,
- * predict.c, seq.c, batch.c.
+ * remembered), alloc.c (fresh ones), index.c (their tokens), publish.c,
+ * prefix.c, reserve.c, predict.c, seq.c, batch.c.
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -191,9 +191,6 @@ static inline const void *kvc_page_ro(const struct kvc_cache *c,
 	return c->ro + kvc_page_number(handle) * c->l.page_size;
 }
 
-/* @n fresh pages with one reference each, or none and -errno. */
-int kvc_pages_alloc(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
-		    struct kvc_page **out);
 /* Drop one reference of each; the order is from a chain's root to its leaf. */
 void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
 		   uint32_t n);
@@ -216,6 +213,20 @@ void kvc_page_drop(struct kvc_cache *c, struct kvc_page *p);
 /* The first @n rows of a page of @group. */
 void kvc_page_copy(struct kvc_cache *c, uint32_t group, uint64_t dst,
 		   uint64_t src, uint32_t n);
+
+/* ---- alloc.c ---------------------------------------------------------- */
+
+/*
+ * Is there room for @n pages: now, or with a deadline ever? Takes nothing, and
+ * costs the same for any @n. Else -errno and the reason in numbers.
+ */
+int kvc_pages_check(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns);
+/*
+ * @n fresh pages with one reference each, or none and -errno. Holds none while
+ * it waits.
+ */
+int kvc_pages_alloc(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
+		    struct kvc_page **out);
 
 /* ---- index.c ---------------------------------------------------------- */
 

@@ -91,13 +91,19 @@ static int check_model(const struct kvc_model *m, uint64_t page_size,
 	return 0;
 }
 
+/* Bytes of the slabs of @tokens slots; all ones if that is past 64 bits. */
 static uint64_t slots_bytes(struct kvc_lgroup *g, uint32_t order,
 			    uint32_t tokens)
 {
+	uint64_t bytes;
+
 	g->k_slab = kva_slab_size(g->g.k_type, order, 0, tokens, g->g.k_dim);
 	g->v_slab = kva_slab_size(g->g.v_type, order, 1, tokens, g->g.v_dim);
+	/* 2^32 slots of 4,096 heads of twice 1,024 x 4 bytes: below 2^58. */
 	g->layer_bytes = g->g.kv_heads * (g->k_slab + g->v_slab);
-	return g->nlayers * g->layer_bytes;
+	if (__builtin_mul_overflow(g->layer_bytes, g->nlayers, &bytes))
+		return UINT64_MAX;
+	return bytes;
 }
 
 /* Fill in what follows from the number of tokens in a page. */

@@ -2,8 +2,9 @@
 /*
  * reserve.c - room for the next tokens of one sequence, or of a whole step.
  *
- * First everything is counted and all memory got, then pages change hands:
- * a step has all of its pages or none.
+ * First everything is counted, then it is asked whether the pages could be
+ * had, then memory is got, and only then pages change hands: a step has all of
+ * its pages or none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,10 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 	if (need > UINT32_MAX)
 		return kvc_fail(c->ctx, -E2BIG, "%llu pages wanted at once",
 				(unsigned long long)need);
+	/* Before memory: what is refused is refused whatever its size. */
+	rc = need ? kvc_pages_check(c, need, deadline_ns) : 0;
+	if (rc)
+		return rc;
 	rc = grow(items, n);
 	if (rc)
 		return kvc_nomem(c->ctx);

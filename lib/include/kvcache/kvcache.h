@@ -367,7 +367,8 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 /**
  * kvc_seq_free() - end a conversation
  * @s: the sequence, or NULL
- * @flags: KVC_SEQ_DISCARD or 0
+ * @flags: KVC_SEQ_DISCARD or 0; bits that this library does not know are
+ *         ignored, as the sequence is gone in any case
  *
  * Publishes the partly filled last page, unless a fork goes on with it, then
  * drops all pages. A planned batch that it is in ends as by kvc_batch_abort().
@@ -394,13 +395,17 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
  * kvc_seq_reserve() - make room for @n more tokens, all or nothing
  * @s: the sequence
  * @n: tokens beyond its length
- * @deadline_ns: as in struct kvcache_alloc. More than KVCACHE_MAX_PAGES pages
- *               are waited for in several requests
+ * @deadline_ns: as in struct kvcache_alloc
  *
  * A tail that others hold too is copied now. Steps of @n tokens in all will
  * need nothing more, unless the sequence is forked or truncated.
- * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EBUSY the
- * sequence is in a planned batch.
+ *
+ * Nothing is held while waiting. Up to KVCACHE_MAX_PAGES pages are waited for
+ * in the backend's queue; more are taken as soon as all of them can be had at
+ * once, which is looked at every 10 ms, so smaller requests may overtake.
+ * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EINTR a
+ * signal came while waiting; -EBUSY the sequence is in a planned batch;
+ * -ENOMEM.
  */
 int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
 

@@ -11,7 +11,7 @@
 #   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
 #   make setup       packages that are missing, for all of the above
 #   make install     DESTDIR, prefix; make uninstall takes it back
-#   make             clean
+#   make clean
 #
 # V=1 shows the commands; O=DIR builds in another folder than build/;
 # SAN=address,undefined builds with sanitizers, into a folder of its own;

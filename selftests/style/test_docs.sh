@@ -17,8 +17,12 @@ import docutils.utils
 
 for name in sys.argv[1:]:
     with open(name) as f:
-        docutils.core.publish_doctree(f.read(), source_path=name,
+        text = f.read()
+    try:
+        docutils.core.publish_doctree(text, source_path=name,
             settings_overrides={"report_level": 1, "halt_level": 2})
+    except docutils.utils.SystemMessage:
+        sys.exit(1)
 EOT
 }
 # The first python3 in the path need not be Debian's.

@@ -154,7 +154,7 @@ static int take_match(struct kvc_seq *s, struct kvc_match *m,
 	int rc;
 
 	rc = get_copies(c, m, copy);
-	if (rc) {
+	if (rc && rc != -ENOMEM) {
 		/* No room for copies: whole pages then. */
 		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len), false);
 		rc = get_copies(c, m, copy);

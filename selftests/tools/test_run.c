@@ -55,6 +55,23 @@ TEST(three_of_four_reuse_the_system_message)
 	EXPECT_EQ(0, kit_total(&r, "pages_held"));
 }
 
+/* One at a time: the third has more in the cache than the second. */
+TEST(the_longest_cached_prefix_starts_first)
+{
+	struct ran r = kit_run(NULL, "-m %s " SMALL " -n 4 --parallel 1 -p %s1 -p other -p %s3",
+			       MHA, shared_text(), shared_text());
+	double waited[3];
+	int i;
+
+	KIT_OK(r);
+	for (i = 0; i < 3; i++)
+		waited[i] = json_real_value(json_object_get(kit_conv(&r, i),
+							    "waited_ms"));
+	EXPECT_TRUE(waited[0] < waited[2]);
+	EXPECT_TRUE(waited[2] < waited[1]);
+	EXPECT_EQ(200, kit_num(&r, 2, "reused_tokens"));
+}
+
 TEST(no_reuse_is_the_same_text)
 {
 	struct ran a, b;

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_verify.c - kvcache-run --verify finds what it is there to find: a
+ * stored row that changed, a logit that is off, another token.
+ */
+#include "harness.h"
+
+#include "../../tools/kvcache-run/progress.c"
+#include "../../tools/kvcache-run/util.c"
+#include "../../tools/kvcache-run/verify.c"
+
+#include "gguf.h"
+#include "internal.h"
+
+#define MODEL "selftests/data/refs/tiny-mha-f16.gguf"
+#define TOKENS 20
+#define PAGE 16384		/* 8 tokens as f32 */
+
+FIXTURE(verify)
+{
+	struct options opts;
+	struct engine e;
+	struct kvc_batch *batch;
+	struct kvc_seq *seq;
+	struct conv c;
+	float *logits;
+	struct check *k;
+};
+
+/* Tokens @first to @first + @n - 1 go into the cache. */
+static void forward(FIXTURE_DATA(verify) *self, uint32_t first, uint32_t n)
+{
+	const struct kvc_item item = {
+		.seq = self->seq, .tokens = self->c.ids.v + first, .n = n,
+	};
+	const uint32_t want = n - 1;
+
+	ASSERT_EQ(0, kvc_batch_plan(self->batch, &item, 1));
+	ASSERT_EQ(0, model_forward(self->e.model, self->batch, item.tokens, n,
+				   &want, 1, self->logits));
+	ASSERT_EQ(0, kvc_batch_commit(self->batch));
+	check_rows(self->k, self->seq);
+}
+
+FIXTURE_SETUP(verify)
+{
+	const struct model_opts mopts = { .weights = MODEL_WEIGHTS_F32 };
+	const struct kvc_cache_opts copts = { .sz = sizeof(copts) };
+	const struct kvc_open_opts oopts = {
+		.sz = sizeof(oopts), .local_bytes = 64 * PAGE,
+		.local_page_size = PAGE,
+	};
+	struct engine *e = &self->e;
+	char err[256] = "";
+	uint32_t i;
+
+	e->opts = &self->opts;
+	self->opts.k_type = KVA_F32;
+	self->opts.v_type = KVA_F32;
+	ASSERT_EQ(0, gguf_open(MODEL, &e->gguf, err, sizeof(err)));
+	ASSERT_EQ(0, model_probe(e->gguf, &e->info, err, sizeof(err)));
+	ASSERT_EQ(0, kvc_open("local", &oopts, &e->kvc));
+	model_cache(&e->info, KVA_F32, KVA_F32, NULL, &e->group, &e->shape);
+	ASSERT_EQ(0, kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache));
+	ASSERT_EQ(0, model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
+				&e->model, err, sizeof(err)));
+	ASSERT_EQ(0, kvc_batch_create(e->cache, &self->batch));
+	ASSERT_EQ(0, kvc_seq_create(e->cache, NULL, &self->seq));
+	self->logits = xcalloc(e->info.vocab, sizeof(*self->logits));
+	self->c.name = "test";
+	self->c.ids.v = xcalloc(TOKENS, sizeof(*self->c.ids.v));
+	self->c.ids.n = TOKENS;
+	for (i = 0; i < TOKENS; i++)
+		self->c.ids.v[i] = (37 * i + 26) % e->info.vocab;
+	self->k = check_create(e);
+}
+
+FIXTURE_TEARDOWN(verify)
+{
+	check_free(self->k);
+	kvc_seq_free(self->seq, 0);
+	kvc_batch_destroy(self->batch);
+	model_free(self->e.model);
+	kvc_cache_destroy(self->e.cache);
+	kvc_close(self->e.kvc);
+	gguf_close(self->e.gguf);
+	free(self->c.ids.v);
+	free(self->logits);
+}
+
+/* The V row of a layer's last head at @pos, in its page. */
+static float *v_row(FIXTURE_DATA(verify) *self, uint32_t layer, uint32_t pos)
+{
+	struct kvc_cache *c = self->e.cache;
+	uint32_t P = kvc_cache_page_tokens(c, 0), head;
+	uint64_t handles[8];
+	struct kva_view v;
+
+	ASSERT_EQ(3, kvc_seq_handles(self->seq, 0, handles, 8));
+	kvc_layout_view(&c->l, layer, c->rw, &v);
+	head = v.kv_heads - 1;
+	return (float *)(c->rw +
+			 kvc_page_number(handles[pos / P]) * v.page_stride +
+			 v.v_off + head * v.v_head_stride) +
+	       (size_t)(pos % P) * v.v_dim;
+}
+
+TEST_F(verify, all_is_well)
+{
+	struct verdict v;
+	uint32_t i;
+
+	forward(self, 0, 7);
+	for (i = 7; i < TOKENS; i++) {
+		forward(self, i, 1);
+		check_logits(self->k, i, self->logits);
+	}
+	check_same(self->k, self->seq);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_TRUE(v.ok);
+	EXPECT_EQ(TOKENS - 7, v.positions);
+	EXPECT_EQ(8, v.steps);
+	EXPECT_EQ(TOKENS - 7, v.equal);
+	EXPECT_EQ(0, v.wrong);
+	EXPECT_TRUE(v.diff < 2e-4f && v.step_diff < 2e-4f);
+	/* K and V of two layers. */
+	EXPECT_EQ(TOKENS * 4, v.rows);
+	EXPECT_EQ(0, v.changed);
+}
+
+TEST_F(verify, a_row_that_changed)
+{
+	struct verdict v;
+
+	forward(self, 0, TOKENS - 1);
+	forward(self, TOKENS - 1, 1);
+	check_logits(self->k, TOKENS - 1, self->logits);
+	/* The lowest bit of one element. */
+	*(uint32_t *)&v_row(self, 1, 13)[5] ^= 1;
+	check_same(self->k, self->seq);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_FALSE(v.ok);
+	EXPECT_EQ(1, v.changed);
+	EXPECT_EQ(1, v.changed_layer);
+	EXPECT_EQ(13, v.changed_pos);
+	EXPECT_EQ(TOKENS * 4, v.rows);
+}
+
+/* A row that was wrong when it was written shows in the logits. */
+TEST_F(verify, a_row_that_is_wrong)
+{
+	struct verdict v;
+
+	forward(self, 0, TOKENS - 1);
+	v_row(self, 0, 3)[0] += 100;
+	forward(self, TOKENS - 1, 1);
+	check_logits(self->k, TOKENS - 1, self->logits);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_FALSE(v.ok);
+	EXPECT_TRUE(v.diff > v.bound);
+	EXPECT_TRUE(v.step_diff > v.bound);
+}
+
+TEST_F(verify, a_logit_that_is_off)
+{
+	struct verdict v;
+
+	forward(self, 0, TOKENS);
+	self->logits[17] += 0.01f;
+	check_logits(self->k, TOKENS - 1, self->logits);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_FALSE(v.ok);
+	EXPECT_TRUE(v.diff > 0.009f && v.diff < 0.011f);
+}
+
+TEST_F(verify, another_token)
+{
+	struct verdict v;
+
+	forward(self, 0, TOKENS);
+	self->logits[17] = 1e3f;
+	check_logits(self->k, TOKENS - 1, self->logits);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_EQ(0, v.equal);
+	EXPECT_EQ(1, v.wrong);
+}
+
+TEST_F(verify, not_a_number)
+{
+	struct verdict v;
+
+	forward(self, 0, TOKENS);
+	self->logits[17] = NAN;
+	check_logits(self->k, TOKENS - 1, self->logits);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_FALSE(v.ok);
+	EXPECT_TRUE(isinf(v.diff));
+}
+
+TEST_HARNESS_MAIN

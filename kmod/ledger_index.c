@@ -499,16 +499,15 @@ static void kvl_lookup_tail(const struct kvl *l, const struct kvl_pool *p,
 	arg->out_nr_keys = have ? end : 0;
 }
 
-/* Whether the grants allow holding what was found of other tenants. */
-static int kvl_lookup_bound(struct kvl *l, struct kvl_pool *p,
+/* How many of the pages found, from the first on, the grants let it hold. */
+static u32 kvl_lookup_bound(struct kvl *l, struct kvl_pool *p,
 			    struct kvl_client *c,
 			    const struct kvcache_lookup *arg)
 {
 	u64 more[KVL_MAX_GRANTS] = { 0 };
 	struct kvl_grant *got = l->tenant[c->tenant]->got, *g;
 	struct kvl_page *pg;
-	int err = 0;
-	u32 k, i;
+	u32 k, i, nr;
 
 	for (k = 0; k < arg->out_nr_pages; k++) {
 		i = kvl_index(arg->out_found[k].handle);
@@ -519,31 +518,46 @@ static int kvl_lookup_bound(struct kvl *l, struct kvl_pool *p,
 		pg->mark = 1;
 		g = kvl_grant_find(l, pg->tenant, c->tenant);
 		if (g->held + ++more[g - got] > g->max_held)
-			err = -EDQUOT;
+			break;
 	}
+	nr = k;
 	for (k = 0; k < arg->out_nr_pages; k++)
 		p->page[kvl_index(arg->out_found[k].handle)].mark = 0;
-	return err;
+	return nr;
 }
 
-static int kvl_lookup_test(struct kvl *l, struct kvl_pool *p,
-			   struct kvl_client *c,
+/* What it may not hold is not found; a window that lacks a page is none. */
+static void kvl_lookup_cut(struct kvl *l, struct kvl_pool *p,
+			   struct kvl_client *c, struct kvcache_lookup *arg)
+{
+	u32 k, nr = arg->out_nr_pages;
+
+	for (k = 0; k < nr; k++)
+		if (arg->out_found[k].domain != c->tenant)
+			break;
+	if (k < nr)
+		k = kvl_lookup_bound(l, p, c, arg);
+	if (k == nr)
+		return;
+	if (arg->tail)
+		k = 0;
+	memset(&arg->out_found[k], 0, (nr - k) * sizeof(arg->out_found[0]));
+	arg->out_nr_pages = k;
+	arg->out_nr_keys = k * arg->keys_per_page;
+}
+
+static int kvl_lookup_test(const struct kvl *l, const struct kvl_pool *p,
+			   const struct kvl_client *c,
 			   const struct kvcache_lookup *arg)
 {
 	const struct kvl_page *pg;
 	u32 k, nodes = 0;
-	bool others = false;
-	int err;
 
 	for (k = 0; k < arg->out_nr_pages; k++) {
 		pg = &p->page[kvl_index(arg->out_found[k].handle)];
 		nodes += pg->client && pg->client != c->id;
-		others |= pg->tenant != c->tenant;
 	}
-	err = others ? kvl_lookup_bound(l, p, c, arg) : 0;
-	if (!err && nodes > l->nr_spare)
-		err = -EAGAIN;
-	return err;
+	return nodes > l->nr_spare ? -EAGAIN : 0;
 }
 
 /* What taking the pages found would leave to allocate. */
@@ -597,6 +611,7 @@ int kvl_lookup(struct kvl *l, struct kvl_client *c, struct kvcache_lookup *arg,
 		kvl_lookup_tail(l, p, c, arg, pages);
 	else if (!p->draining)
 		kvl_lookup_prefix(l, p, c, arg, pages);
+	kvl_lookup_cut(l, p, c, arg);
 	if (arg->flags & KVCACHE_LOOKUP_PEEK) {
 		kvl_lookup_peek(p, &p->acct[c->tenant], arg);
 		return 0;

@@ -395,9 +395,9 @@ static void find_prefix(const struct oracle *o, u32 tenant,
 			return;
 }
 
-/* Whether the bounds of the grants allow to hold what was found. */
+/* Whether the bounds of the grants allow to hold the first @nr pages found. */
 static bool may_hold(const struct oracle *o, u32 client,
-		     const struct kvcache_lookup *arg)
+		     const struct kvcache_lookup *arg, u32 nr)
 {
 	u32 own = o->client[client].tenant, k, j;
 
@@ -406,7 +406,7 @@ static bool may_hold(const struct oracle *o, u32 client,
 
 		if (t == own)
 			continue;
-		for (k = 0; k < arg->out_nr_pages; k++) {
+		for (k = 0; k < nr; k++) {
 			u64 handle = arg->out_found[k].handle;
 
 			for (j = 0; arg->out_found[j].handle != handle; j++)
@@ -446,7 +446,7 @@ static void peek(struct oracle *o, u32 tenant, struct kvcache_lookup *arg)
 int orc_lookup(struct oracle *o, u32 client, struct kvcache_lookup *arg,
 	       u64 now)
 {
-	u32 tenant = o->client[client].tenant, first, k;
+	u32 tenant = o->client[client].tenant, first, k, nr;
 	struct orc_pool *p;
 
 	if (o->client[client].dead)
@@ -460,17 +460,20 @@ int orc_lookup(struct oracle *o, u32 client, struct kvcache_lookup *arg,
 	orc_call(o, arg->pool, now);
 	if (!p->draining)
 		find_prefix(o, tenant, arg);
-	if (!arg->out_nr_keys)
-		memset(arg->out_found, 0, sizeof(arg->out_found));
+	nr = arg->out_nr_pages;
+	while (!may_hold(o, client, arg, nr))
+		nr--;
+	if (nr < arg->out_nr_pages) {
+		nr = arg->tail ? 0 : nr;
+		arg->out_nr_pages = nr;
+		arg->out_nr_keys = nr * arg->keys_per_page;
+	}
+	memset(&arg->out_found[arg->out_nr_pages], 0,
+	       (KVCACHE_MAX_KEYS - arg->out_nr_pages) *
+	       sizeof(arg->out_found[0]));
 	if (arg->flags & KVCACHE_LOOKUP_PEEK) {
 		peek(o, tenant, arg);
 		return 0;
-	}
-	if (!may_hold(o, client, arg)) {
-		memset(arg->out_found, 0, sizeof(arg->out_found));
-		arg->out_nr_pages = 0;
-		arg->out_nr_keys = 0;
-		return -EDQUOT;
 	}
 	for (k = 0; k < arg->out_nr_pages; k++)
 		get(o, arg->pool, kvl_index(arg->out_found[k].handle), client);

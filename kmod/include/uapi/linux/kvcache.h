@@ -431,7 +431,9 @@ struct kvcache_found {
  * tenant are found, and of tenants that granted it LOOKUP, its own first. That
  * nothing was found is not an error.
  *
- * Errors: EDQUOT the references would exceed the bound of a LOOKUP grant.
+ * The prefix ends before the first page that the bound of a LOOKUP grant does
+ * not let the caller hold; with @tail, nothing is found then. Of the general
+ * errors, ENOENT (no such pool) is the one that is likely.
  */
 struct kvcache_lookup {
 	__u32 size;

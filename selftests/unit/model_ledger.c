@@ -23,8 +23,8 @@ void model_fail(struct model *m, const char *fmt, ...)
 	va_end(ap);
 }
 
-static bool add_pool(struct model *m, const char *name, u32 pages, u32 capacity,
-		     bool direct)
+bool model_add_pool(struct model *m, const char *name, u32 pages, u32 capacity,
+		    bool direct)
 {
 	const struct kvl_pool_config cfg = {
 		.name = name,
@@ -59,8 +59,9 @@ static bool set_up(struct model *m, const struct model_config *cfg)
 	orc_init(&m->o, &k);
 	m->l = kvl_create(&k);
 	return m->l &&
-	       add_pool(m, "a", pages, ORC_PAGES - 1, cfg->direct & 1) &&
-	       (!pages2 || add_pool(m, "b", pages2, 8, cfg->direct & 2));
+	       model_add_pool(m, "a", pages, ORC_PAGES - 1, cfg->direct & 1) &&
+	       (!pages2 ||
+		model_add_pool(m, "b", pages2, 8, cfg->direct & 2));
 }
 
 size_t model_play(const struct model_config *cfg, const struct model_op *op,

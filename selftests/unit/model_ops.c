@@ -30,12 +30,15 @@ void model_note(struct model *m, const char *fmt, ...)
 	va_end(ap);
 }
 
+/* Mostly one that lives. */
 u32 model_client(struct model *m)
 {
+	const bool any = m->op->client >= 240;
+
 	for (u32 k = 0; k < ORC_CLIENTS - 1; k++) {
 		u32 c = 1 + (m->op->client + k) % (ORC_CLIENTS - 1);
 
-		if (m->o.client[c].used)
+		if (m->o.client[c].used && (any || !m->o.client[c].dead))
 			return c;
 	}
 	return 0;
@@ -369,7 +372,7 @@ static void (*const ops[])(struct model *m) = {
 	model_create, model_set, model_set, model_grant, model_flush,
 	model_remove, model_attach, model_attach, model_attach, model_kill,
 	model_reap, model_reap, model_resize, model_drain, model_trim,
-	model_events, model_events, op_lazy,
+	model_members, model_second_pool, model_events, model_events, op_lazy,
 };
 
 void model_do(struct model *m, const struct model_op *op)

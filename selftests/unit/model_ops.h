@@ -42,6 +42,8 @@ void model_reap(struct model *m);
 void model_resize(struct model *m);
 void model_drain(struct model *m);
 void model_trim(struct model *m);
+void model_second_pool(struct model *m);
+void model_members(struct model *m);
 void model_events(struct model *m);
 
 #endif /* MODEL_OPS_H */

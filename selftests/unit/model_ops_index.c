@@ -78,6 +78,11 @@ void model_publish(struct model *m)
 	a.nr = min_t(u32, have, max);
 	if (op->tenant % 4 == 0)
 		a.domain = model_tenant(m, op->tenant / 4);
+	/* Rather one that lets it in. */
+	for (k = 1; op->tenant % 8 == 0 && k < ORC_TENANTS; k++)
+		if (m->o.tenant[m->o.client[c].tenant].from[k].rights &
+		    KVCACHE_GRANT_PUBLISH)
+			a.domain = k;
 	first = kpp * model_rand(m, 4);
 	for (k = 0; k < a.nr; k++) {
 		a.pages[k].handle = h[k];

@@ -33,7 +33,8 @@ static void fill_set(struct model *m, struct kvcache_tenant_set *a)
 					    m->now + model_rand(m, 200);
 	a->uid = model_rand(m, 3);
 	a->gid = model_rand(m, 3);
-	a->mode = model_rand(m, 2) ? 0400 : 0440;
+	a->mode = 0400 | (model_rand(m, 2) ? 0040 : 0) |
+		  (model_rand(m, 8) ? 0 : 0004);
 	a->cgroup = model_rand(m, 3);
 	a->trust = op->d % 32 == 3 ? 2 : model_rand(m, 2);
 	a->ttl_ns = KVCACHE_TIME_NEVER;
@@ -275,4 +276,70 @@ void model_trim(struct model *m)
 	SAME(m, "kvl_pool_trim()",
 	     kvl_pool_trim(m->l, pool, budget, m->now),
 	     orc_trim(&m->o, pool, budget, m->now));
+}
+
+/* Takes the second pool out if it can be, or puts one there. */
+void model_second_pool(struct model *m)
+{
+	struct kvl_pool *p = NULL;
+
+	if (!m->o.pool[1].used) {
+		model_note(m, "add: pool 1");
+		if (!model_add_pool(m, "b", 1 + m->op->a % 8, 8, m->op->b & 1))
+			model_fail(m, "no memory");
+		return;
+	}
+	model_note(m, "take out: pool 1");
+	SAME(m, "kvl_pool_remove()", kvl_pool_remove(m->l, 1, &p),
+	     orc_pool_remove(&m->o, 1));
+	kvl_pool_free(p);
+}
+
+/* Who belongs to a tenant, and what is listed of it. */
+void model_members(struct model *m)
+{
+	const u32 uid = m->op->a % 4, gid = m->op->b % 4, more = m->op->c % 4;
+	u32 t = model_tenant(m, m->op->tenant), pool = model_pool(m), k, by;
+	const struct orc_pool *p = &m->o.pool[pool];
+	const struct kvcache_tenant_set *set = &m->o.tenant[t].set;
+	struct kvcache_client_info c;
+	struct kvcache_page_info g;
+	bool in;
+
+	for (by = 1; by < ORC_TENANTS; by++)
+		if (m->o.tenant[by].used && m->o.tenant[by].set.uid == uid)
+			break;
+	SAME(m, "kvl_tenant_by_uid()", kvl_tenant_by_uid(m->l, uid),
+	     by < ORC_TENANTS ? (int)by : -ENOENT);
+	for (by = 1; by < ORC_TENANTS; by++)
+		if (m->o.tenant[by].used && more &&
+		    m->o.tenant[by].set.cgroup == more)
+			break;
+	SAME(m, "kvl_tenant_by_cgroup()", kvl_tenant_by_cgroup(m->l, more),
+	     by < ORC_TENANTS ? (int)by : -ENOENT);
+	if (!t)
+		return;
+	in = ((set->mode & 0400) && uid == set->uid) ||
+	     ((set->mode & 0040) && (gid == set->gid || more == set->gid)) ||
+	     (set->mode & 0004);
+	SAME(m, "kvl_tenant_may_attach()",
+	     kvl_tenant_may_attach(m->l, t, uid, gid, &more, 1),
+	     in ? 0 : -EPERM);
+	for (k = 1; k <= p->nr; k++)
+		if (p->page[k].state != KVCACHE_PAGE_FREE &&
+		    p->page[k].tenant == t)
+			break;
+	SAME(m, "kvl_page_info() of a tenant",
+	     kvl_page_info(m->l, pool, t, 0, m->now, &g),
+	     k <= p->nr ? 0 : -ENOENT);
+	if (!m->failed && k <= p->nr)
+		SAME(m, "first page of a tenant", kvl_index(g.handle), k);
+	for (k = 1; k < ORC_CLIENTS; k++)
+		if (m->o.client[k].used && m->o.client[k].tenant == t)
+			break;
+	SAME(m, "kvl_client_info() of a tenant",
+	     kvl_client_info(m->l, pool, t, 0, &c),
+	     k < ORC_CLIENTS ? 0 : -ENOENT);
+	if (!m->failed && k < ORC_CLIENTS)
+		SAME(m, "first client of a tenant", c.id, k);
 }

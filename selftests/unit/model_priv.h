@@ -43,6 +43,9 @@ void model_fail(struct model *m, const char *fmt, ...)
 				   what, same_a, same_b);		\
 	} while (0)
 
+/* A pool like the model's others, in the ledger and in the oracle. */
+bool model_add_pool(struct model *m, const char *name, u32 pages, u32 capacity,
+		    bool direct);
 /* Everything that the ledger reports, and its own invariants. */
 void model_compare(struct model *m);
 /* Requests that stopped waiting, in their order. */

@@ -123,6 +123,8 @@ bool orc_is_takeable(const struct orc_page *g);
 void orc_init(struct oracle *o, const struct kvl_config *cfg);
 void orc_pool_add(struct oracle *o, u32 pool, const struct kvl_pool_config *cfg);
 
+int orc_pool_remove(struct oracle *o, u32 pool);
+
 /* Time goes on: what every call begins with. */
 void orc_call(struct oracle *o, u32 pool, u64 now);
 u32 orc_tick(struct oracle *o, u64 now, u32 budget);

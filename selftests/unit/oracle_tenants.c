@@ -81,6 +81,25 @@ void orc_pool_add(struct oracle *o, u32 pool, const struct kvl_pool_config *cfg)
 	}
 }
 
+int orc_pool_remove(struct oracle *o, u32 pool)
+{
+	struct orc_pool *p = &o->pool[pool];
+
+	for (u32 i = 1; i <= p->nr; i++)
+		if (p->page[i].state != KVCACHE_PAGE_FREE)
+			return -EBUSY;
+	for (u32 i = 0; i < ORC_REQUESTS; i++)
+		if (o->req[i].queue != ORC_NONE && o->req[i].pool == pool)
+			return -EBUSY;
+	for (u32 c = 1; c < ORC_CLIENTS; c++)
+		for (u32 k = o->client[c].nr_taken; k--; )
+			if (o->client[c].taken[k].pool == pool)
+				o->client[c].taken[k] = o->client[c].taken
+						[--o->client[c].nr_taken];
+	p->used = false;
+	return 0;
+}
+
 int orc_resize(struct oracle *o, u32 pool, u64 nr, u64 *out, u64 now)
 {
 	struct orc_pool *p = &o->pool[pool];

@@ -14,7 +14,11 @@
 #include "model_ledger.h"
 
 #define EPISODE		2000	/* steps with one ledger */
+#ifdef __SANITIZE_ADDRESS__
+#define STEPS		200000
+#else
 #define STEPS		1000000
+#endif
 #define SECONDS		20	/* for an episode: more is an endless loop */
 #define SHRINKING	120	/* seconds to look for a shorter one */
 

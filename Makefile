@@ -69,6 +69,10 @@ flags-tools/% := -Itools/common
 shims-for := tools/kvcache-bench/ledger_world.c
 flags-selftests/% := -Iselftests -Itools/common -Ilib -Ilib/shim -Ikmod
 
+# This test decides which allocation fails.
+wrap := malloc calloc realloc reallocarray aligned_alloc mmap
+ldflags-unit/test_alloc_failure := $(addprefix -Wl$(comma)--wrap=,$(wrap))
+
 isa-avx2 := -mavx2 -mfma -mf16c
 isa-avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 dir-of = $(firstword $(subst /, ,$1))
@@ -170,7 +174,7 @@ $(O)/selftests/%: $(O)/selftests/%.o \
 		$$(call helpers,$$(call folder,selftests/$$*)) \
 		$(common-a) $(lib-a)
 	$(call quiet,LD,$@)
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS_TOOLS)
+	$(Q)$(CC) $(LDFLAGS_ALL) $(ldflags-$*) -o $@ $^ $(LDLIBS_TOOLS)
 
 # What unit tests share is there for fuzzers too.
 $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \

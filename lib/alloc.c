@@ -79,14 +79,20 @@ refused:
 	return refused(c, rc, n);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
 /* Sleep until it is time to look again; -ETIMEDOUT past the deadline. */
 static int nap(uint64_t deadline_ns)
 {
+	uint64_t ns = now_ns();
 	struct timespec ts;
-	uint64_t ns;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ns = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 	if (ns >= deadline_ns)
 		return -ETIMEDOUT;
 	ns = KVC_MIN(deadline_ns, ns + POLL_NS);
@@ -98,6 +104,7 @@ static int nap(uint64_t deadline_ns)
 static int get_handles(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
 		       struct kvc_page **pages)
 {
+	bool waits = deadline_ns > now_ns();
 	int rc;
 
 	if (n <= KVCACHE_MAX_PAGES)
@@ -107,7 +114,7 @@ static int get_handles(struct kvc_cache *c, uint32_t n, uint64_t deadline_ns,
 		rc = kvc_pages_check(c, n, 0);
 		if (!rc)
 			rc = take(c, n, 0, pages);
-		if (!deadline_ns || (rc != -EDQUOT && rc != -ENOSPC))
+		if (!waits || (rc != -EDQUOT && rc != -ENOSPC))
 			return rc;
 		rc = nap(deadline_ns);
 	} while (!rc);

@@ -151,6 +151,22 @@ static inline void kit_close(struct kit *k)
 	kvc_close(k->ctx);
 }
 
+/* A second cache of the same model in the same pool: it knows no page of @k's. */
+static inline void kit_twin(const struct kit *k, struct kit *twin)
+{
+	struct kvc_cache_opts o = k->c->o;
+
+	*twin = *k;
+	ASSERT_EQ(0, kvc_cache_create(k->ctx, &k->m, &o, &twin->c));
+	ASSERT_EQ(0, kvc_batch_create(twin->c, &twin->b));
+}
+
+static inline void kit_twin_close(struct kit *twin)
+{
+	kvc_batch_destroy(twin->b);
+	kvc_cache_destroy(twin->c);
+}
+
 static inline struct kvcache_pool_info kit_pool(struct kit *k)
 {
 	struct kvcache_query q = { 0 };

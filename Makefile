@@ -8,6 +8,7 @@
 #   make check-san   the tests again, under address and undefined sanitizers
 #   make check-tsan  the tests of threads, under the thread sanitizer
 #   make check-bench the goals of kvcache-bench
+#   make bench       every measurement of the documentation, into $(O)/bench/
 #   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
 #   make setup       packages that are missing, for all of the above
 #   make install     DESTDIR, prefix; make uninstall takes it back
@@ -223,6 +224,9 @@ check-bench:
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=bench run-suites
 
+bench: tools
+	$(Q)O=$(O) selftests/bench/all.sh
+
 run-suites: tests
 	$(Q)model=$$(tools/setup/model.sh) || model=; \
 	KVCACHE_MODEL=$$model KVCACHE_BUILD='$(abspath $(O))' \
@@ -285,6 +289,6 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-bench run-suites run-thread-tests fuzz install uninstall clean FORCE
+	check-bench bench run-suites run-thread-tests fuzz install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -2,34 +2,46 @@
 # SPDX-License-Identifier: MIT
 # timeout: 1500
 #
-# What kvcache-bench measures, against its goals. Takes minutes, and wants a
+# What kvcache-bench and the scripts here measure, against its goals. Takes minutes, and wants a
 # machine that is not busy: a part of make check-bench, not of make check.
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 bench=$build/kvcache-bench
 
-# goal NAME ARGUMENT...: kvcache-bench --check. All of its table is figures.
+# goal NAME COMMAND...: with --check. What it prints are figures.
 goal()
 {
 	name=$1
 	shift
-	"$bench" "$@" --check >"$tmp/table" 2>&1 </dev/null
+	"$@" --check >"$tmp/table" 2>&1 </dev/null
 	status=$?
-	sed "s/^/# figure $1: /" "$tmp/table"
+	sed "s/^/# figure ${name%%:*}: /" "$tmp/table"
 	check "$name" [ "$status" -eq 0 ]
 }
 
-goal "attention: against memory and arithmetic" attn
-goal "pages: slots held but unused" waste --no-decode
+# of_model NAME COMMAND...: a goal that needs a model.
+of_model()
+{
+	if [ -r "${KVCACHE_MODEL:-}" ]; then
+		goal "$@"
+	else
+		skip "$1" "no \$KVCACHE_MODEL"
+	fi
+}
+
+goal "attention: against memory and arithmetic" "$bench" attn
+goal "pages: slots held but unused" "$bench" waste --no-decode
 if needs valgrind; then
-	goal "ledger: flat, and near random access" ledger
+	goal "ledger: flat, and near random access" "$bench" ledger
 else
 	skip "ledger: flat, and near random access" "no valgrind"
 fi
-if [ -r "${KVCACHE_MODEL:-}" ]; then
-	goal "step: one token, whatever the position" step -m "$KVCACHE_MODEL"
-else
-	skip "step: one token, whatever the position" "no \$KVCACHE_MODEL"
-fi
+of_model "step: one token, whatever the position" \
+	"$bench" step -m "${KVCACHE_MODEL:-}" --at 10,100,400,1000,2000
+of_model "document: the 400th token costs what the 10th does" \
+	selftests/bench/document.py --build "$build" --rounds 1
+of_model "reuse: a shared prefix is computed and held once" \
+	selftests/bench/reuse.py --build "$build" --rounds 1 \
+	--conversations 1,4
 
 tap_end

@@ -230,11 +230,11 @@ static void occupy(const struct trace *t, uint64_t page_size,
 static void print_text(uint64_t size, const struct occupancy *o,
 		       const struct waste_speed *s)
 {
-	printf("%5" PRIu64 " KiB %7u %9" PRIu64 " %8.1f %8.2f %8.2f %8.2f",
+	printf("%5" PRIu64 " KiB %7u %9" PRIu64 " %9.1f %8.2f %8.2f %8.2f",
 	       size >> 10, o->page_tokens, o->pages, o->held_bytes * 0x1p-30,
 	       o->unused * 100, o->growing * 100, o->layout * 100);
 	if (s)
-		printf(" %8.2f %6.2f [%.2f..%.2f]", s->rate.median,
+		printf(" %13.2f %5.2f [%.2f..%.2f]", s->rate.median,
 		       s->ratio.median, s->ratio.min, s->ratio.max);
 	printf("\n");
 	fflush(stdout);
@@ -265,12 +265,11 @@ static void head(const struct options *opt, const struct trace *t)
 	}
 	printf("%zu conversations, %" PRIu64 " tokens, the longest %u; f16, "
 	       "%u layers x %u heads x %u\n"
-	       "                               held     slots unused, %%     of a page"
-	       "%s\n"
-	       "     page  tokens     pages      GiB   at end  growing  unslotted",
+	       "                                      slots unused, %%    %% of a\n"
+	       "     page  tokens     pages held, GiB   at end  growing     page",
 	       t->n, t->tokens, t->longest, WASTE_LAYERS, WASTE_KV_HEADS,
-	       WASTE_DIM, opt->no_decode ? "" : "   decode, ratio to 2048 KiB");
-	printf("%s\n", opt->no_decode ? "" : "  GB/s");
+	       WASTE_DIM);
+	printf("%s\n", opt->no_decode ? "" : "  decode, GB/s, to 2048 KiB");
 }
 
 static void foot(const struct options *opt, const struct trace *t)
@@ -283,7 +282,7 @@ static void foot(const struct options *opt, const struct trace *t)
 		printf("\n], \"slabs\": {\"held_bytes\": %" PRIu64
 		       ", \"unused\": %.5f}}\n", f.used_bytes, unused);
 	else
-		printf("    slabs %7u %9zu %8.1f %8.2f\n", t->longest, t->n,
+		printf("    slabs %7u %9zu %9.1f %8.2f\n", t->longest, t->n,
 		       f.used_bytes * 0x1p-30, unused * 100);
 }
 

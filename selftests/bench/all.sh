@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Every measurement that Documentation/ quotes, as text and as plots.
+#
+#	all.sh [-o DIR] [NAME...]
+#
+# Names: machine attn ledger products step document reuse waste llama; all but
+# the last, which builds llama.cpp first, by default. $O is where the programs
+# are. A table goes to DIR/NAME.txt, with the command above it.
+set -eu
+top=$(cd "$(dirname "$0")/../.." && pwd)
+O=${O:-build}
+dir=$O/bench
+if [ "${1:-}" = -o ]; then
+	dir=$2
+	shift 2
+fi
+[ $# -gt 0 ] ||
+	set -- machine attn ledger products step document reuse waste
+cd "$top"
+mkdir -p "$dir"
+model=$(tools/setup/model.sh)
+export KVCACHE_MODEL="$model" KVCACHE_BUILD="$O"
+status=0
+
+# table NAME COMMAND...: as it would be typed, then what it says.
+table()
+{
+	name=$1
+	shift
+	echo "== $name" >&2
+	{
+		printf '$ %s\n' "$*" | sed "s,$model,MODEL,; s,$O/,,; s,$dir/,,"
+		"$@" || echo "status $?"
+	} >"$dir/$name.txt"
+	cat "$dir/$name.txt"
+	! grep -q '^status ' "$dir/$name.txt" || status=1
+}
+
+bench=$O/kvcache-bench
+for name in "$@"; do
+	case $name in
+	machine)
+		{
+			lscpu | grep -E '^(Model name|CPU\(s\)|L[23] cache)'
+			uname -sr
+			git rev-parse --short HEAD
+			uptime
+		} | tee "$dir/machine.txt" ;;
+	attn|ledger|waste)
+		table "$name" "$bench" "$name" --check ;;
+	products)
+		table products "$bench" products ;;
+	step)
+		table step "$bench" step -m "$model" --plot "$dir/step.svg" \
+			--check ;;
+	document)
+		table document selftests/bench/document.py \
+			--plot "$dir/document.svg" --check ;;
+	reuse)
+		table reuse selftests/bench/reuse.py --check ;;
+	llama)
+		table llama selftests/bench/compare-llama.sh ;;
+	*)
+		echo "all.sh: no measurement is called $name" >&2
+		exit 2 ;;
+	esac
+done
+exit $status

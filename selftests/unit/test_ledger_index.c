@@ -465,6 +465,9 @@ TEST_F(ledger, nothing_is_found_without_a_grant)
 
 TEST_F(ledger, a_grant_bounds_what_is_held)
 {
+	struct kvcache_lookup window = {
+		.nr_keys = 3, .keys_per_page = 1, .tail = 3,
+	};
 	struct kvl_client *a, *b, *b2;
 	u64 h[4], g[4], again[2];
 
@@ -477,7 +480,11 @@ TEST_F(ledger, a_grant_bounds_what_is_held)
 	/* The prefix ends at the bound, for who looks only, too. */
 	ASSERT_EQ(2, peek(self, b, 1, 3));
 	/* A window of three cannot be had in part. */
-	DO(0, find(self, b, 1, 3, 3, g));
+	for (u32 k = 0; k < 3; k++)
+		make_key(window.keys[k], 1 + k);
+	DO(0, kvl_lookup(self->l, b, &window, self->now));
+	ASSERT_EQ(0, window.out_nr_pages);
+	ASSERT_EQ(0, window.out_nr_keys);
 	ASSERT_EQ(3, pool_of(self).nr_cached);
 	DO(2, find(self, b, 1, 3, 0, g));
 	ASSERT_EQ(h[0], g[0]);

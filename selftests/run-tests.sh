@@ -7,8 +7,8 @@
 #
 # The last line is "N passed, N failed, N skipped"; the exit status is 1 if
 # anything failed. A program that dies, prints no plan, or stops short of its
-# plan counts as a failure. A line "# timeout: SECONDS" in a shell test sets
-# its limit. What a program leaves running in its process group is killed.
+# plan counts as a failure. A line "# timeout: SECONDS" at the top of a shell
+# test sets its limit. What a program leaves running in its process group is killed.
 set -u
 log=build/log
 if [ "${1:-}" = -o ]; then
@@ -37,7 +37,7 @@ for prog in "$@"; do
 	out=$log/$name.tap
 	limit=
 	case $prog in
-	*.sh)	limit=$(sed -n 's/^# timeout: *\([0-9]*\)$/\1/p' "$prog" | head -n 1) ;;
+	*.sh)	limit=$(sed -n '1,10s/^# timeout: *\([0-9]*\)$/\1/p' "$prog") ;;
 	esac
 	printf '# %s\n' "$name"
 

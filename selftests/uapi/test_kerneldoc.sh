@@ -28,7 +28,7 @@ for k in /usr/lib/linux-kbuild-*/scripts/kernel-doc; do
 	[ -x "$k" ] && kdoc=$k
 done
 for h in "$header" $(git ls-files 'lib/*.h' 'kernels/*.h' 'kmod/*.h' \
-		'tools/*.h' 2>/dev/null | grep -v -E -e "^lib/shim/|^$header" \
+		'tools/common/*.h' 2>/dev/null | grep -v -E -e "^lib/shim/|^$header" \
 		-e '(internal|_priv|_kernels)\.h$'); do
 	if [ -n "$kdoc" ]; then
 		check "kernel-doc: $h" "$kdoc" -none -Werror "$h"

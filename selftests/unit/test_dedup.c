@@ -134,9 +134,10 @@ TEST_F(two, live_rows_of_a_private_conversation)
 	struct kvc_seq *s, *q = kit_seq(&self->k, NULL);
 
 	ASSERT_EQ(0, kvc_seq_create(self->k.c, &o, &s));
-	ASSERT_EQ(0, kit_add(&self->k, s, self->t, 40));
-	EXPECT_EQ(0, kvc_seq_prefix(q, self->t, 40));
+	ASSERT_EQ(0, kit_add(&self->k, s, self->t, 20));
 	EXPECT_EQ(0, kvc_seq_prefix(q, self->t, 20));
+	ASSERT_EQ(0, kit_add(&self->k, s, self->t + 20, 20));
+	EXPECT_EQ(0, kvc_seq_prefix(q, self->t, 40));
 	kvc_seq_free(s, 0);
 	kvc_seq_free(q, 0);
 	EXPECT_EQ(0, kit_pool(&self->k).nr_cached);

@@ -362,6 +362,8 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	int rc;
 
 	rc = check_layer(b, layer);
+	if (!rc)
+		rc = kvc_items_check(b->c, b->items, b->n);
 	if (rc)
 		return rc;
 	if (rope) {
@@ -402,6 +404,9 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	if (!is_appended(b, layer))
 		return kvc_fail(b->c->ctx, -EINVAL,
 				"layer %u: to be appended first", layer);
+	rc = kvc_items_check(b->c, b->items, b->n);
+	if (rc)
+		return rc;
 	a.kv = &view;
 	for (uint32_t i = 0; i < b->nruns; i++) {
 		const struct run *r = &b->runs[i];
@@ -450,6 +455,9 @@ int kvc_batch_commit(struct kvc_batch *b)
 		if (!is_appended(b, i))
 			return kvc_fail(b->c->ctx, -EINVAL,
 					"layer %u was not appended", i);
+	rc = kvc_items_check(b->c, b->items, b->n);
+	if (rc)
+		return rc;
 	kvc_batch_abort(b);	/* the plan is over, whatever follows */
 	for (i = 0; i < n; i++) {
 		err = advance(b->items[i].seq, b->items[i].n);

@@ -121,6 +121,8 @@ int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
 	}
 	for (uint32_t i = 0; i < c->l.ngroups; i++)
 		kvc_key_root(c->root[i], &c->l.group[i], c->o.salt, NULL, 0);
+	c->next = ctx->caches;
+	ctx->caches = c;
 	*out = c;
 	return 0;
 
@@ -132,8 +134,13 @@ fail:
 
 void kvc_cache_destroy(struct kvc_cache *c)
 {
+	struct kvc_cache **at;
+
 	if (!c)
 		return;
+	for (at = &c->ctx->caches; *at != c; at = &(*at)->next)
+		;
+	*at = c->next;
 	for (uint32_t i = 0; i < c->nslots; i++)
 		if (c->slots[i])
 			kvc_page_drop(c, c->slots[i]);

@@ -106,20 +106,6 @@ int kvc_call(struct kvc *ctx, unsigned int nr, void *arg)
 	return rc;
 }
 
-int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
-{
-	int rc;
-
-	if (!n)
-		return kvc_fail(ctx, -EINVAL, "no room for an event");
-	do {
-		rc = ctx->sys->ops->events(ctx->sys, ev, n);
-	} while (rc == -EINTR);
-	if (rc < 0)
-		return kvc_fail(ctx, rc, "events: %s", strerrordesc_np(-rc));
-	return rc;
-}
-
 const char *kvc_errmsg(const struct kvc *ctx)
 {
 	return ctx->msg;
@@ -297,6 +283,7 @@ int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	rc = attach(ctx, o.tenant);
 	if (rc)
 		goto fail_sys;
+	kvc_lost_poll(ctx);	/* its queue begins */
 	ctx->msg[0] = '\0';
 	*out = ctx;
 	return 0;

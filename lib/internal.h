@@ -2,10 +2,10 @@
 /*
  * internal.h - what the files of lib/ share and nobody else sees.
  *
- * From the bottom up: ctx.c (backend), layout.c (how a page is divided),
- * key.c (what a prefix is called), cache.c, page.c (pages held and
- * remembered), alloc.c (fresh ones), index.c (their tokens), publish.c,
- * prefix.c, reserve.c, predict.c, seq.c, batch.c.
+ * From the bottom up: ctx.c (backend), event.c (pages taken away), layout.c
+ * (how a page is divided), key.c (what a prefix is called), cache.c, page.c
+ * (pages held and remembered), alloc.c (fresh ones), index.c (their tokens),
+ * publish.c, prefix.c, reserve.c, predict.c, seq.c, batch.c.
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -24,10 +24,30 @@
 
 /* ---- ctx.c ------------------------------------------------------------ */
 
+#define KVC_EVENTS 256	/* kept for kvc_events(), as many as backends keep */
+
+/**
+ * struct kvc - a context
+ * @sys: the backend
+ * @tenant: number of its tenant
+ * @caches: its caches
+ * @msg: kvc_errmsg()
+ * @ev: events that the library has read and the caller has not, a ring
+ * @ev_first: the oldest
+ * @ev_nr: their number
+ * @ev_dropped: events lost before the next one
+ * @ev_wanted: kvc_events() was called, so they are kept
+ */
 struct kvc {
 	struct kvc_sys *sys;
 	uint32_t tenant;
-	char msg[256];		/* kvc_errmsg() */
+	struct kvc_cache *caches;
+	char msg[256];
+	struct kvcache_event ev[KVC_EVENTS];
+	uint32_t ev_first;
+	uint32_t ev_nr;
+	uint32_t ev_dropped;
+	bool ev_wanted;
 };
 
 /* Record why a call fails; returns @err. */
@@ -48,6 +68,17 @@ int kvc_opts_copy(void *dst, size_t dst_size, const void *src);
 
 /* realloc() to hold @want, at least doubling *@cap; NULL without memory. */
 void *kvc_regrow(void *p, uint32_t *cap, uint32_t want, size_t elem);
+
+/* ---- event.c ---------------------------------------------------------- */
+
+/* Read what events there are: pages that were revoked are marked lost. */
+void kvc_lost_poll(struct kvc *ctx);
+/* Has it lost a page, as far as is known? */
+bool kvc_seq_stale(const struct kvc_seq *s);
+/* Poll; -ESTALE and why if the sequence, or one of the items', has. */
+int kvc_seq_check(const struct kvc_seq *s);
+int kvc_items_check(struct kvc_cache *c, const struct kvc_item *items,
+		    uint32_t n);
 
 /* ---- layout.c --------------------------------------------------------- */
 
@@ -121,6 +152,7 @@ uint32_t kvc_key_page(const struct kvc_lgroup *g,
  *        gone) and only remembered
  * @leaving: sequences of the step being planned that will copy it
  * @shared: published, so immutable
+ * @lost: revoked; its number may be another page's
  * @indexed: @parent, @key, @fill and @tokens are set, and index.c knows it
  * @fill: tokens that @key stands for
  * @parent: key of the prefix before the page
@@ -132,6 +164,7 @@ struct kvc_page {
 	uint32_t refs;
 	uint32_t leaving;
 	bool shared;
+	bool lost;
 	bool indexed;
 	uint32_t fill;
 	uint8_t parent[KVCACHE_KEY_LEN];
@@ -147,6 +180,7 @@ static inline uint32_t kvc_page_number(uint64_t handle)
 /**
  * struct kvc_cache - a model's cache
  * @ctx: the context
+ * @next: the next of its caches
  * @l: the layout
  * @o: the options
  * @ops: kernels
@@ -157,6 +191,7 @@ static inline uint32_t kvc_page_number(uint64_t handle)
  * @slots: page object of each page number, or NULL. One object a number, so
  *         what is remembered is never more than the pool
  * @nslots: entries of @slots
+ * @nlost: lost pages that sequences still refer to
  * @index: pages by (parent, tokens), ascending
  * @nindex: entries of @index in use
  * @index_cap: room in @index
@@ -167,6 +202,7 @@ static inline uint32_t kvc_page_number(uint64_t handle)
  */
 struct kvc_cache {
 	struct kvc *ctx;
+	struct kvc_cache *next;
 	struct kvc_layout l;
 	struct kvc_cache_opts o;
 	const struct kva_ops *ops;
@@ -176,6 +212,7 @@ struct kvc_cache {
 	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_page **slots;
 	uint32_t nslots;
+	uint32_t nlost;
 	struct kvc_page **index;
 	uint32_t nindex;
 	uint32_t index_cap;
@@ -198,10 +235,13 @@ void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
 void kvc_handles_free(struct kvc_cache *c, const uint64_t *handles, uint32_t n);
 /*
  * The object of a published page for which the caller got a reference from
- * the backend, with one reference more. NULL without memory: the caller still
- * has its reference.
+ * the backend, with one reference more. NULL without memory. *@spare says
+ * whether the backend's reference is not needed: the caller gives it back.
  */
-struct kvc_page *kvc_page_adopt(struct kvc_cache *c, uint64_t handle);
+struct kvc_page *kvc_page_adopt(struct kvc_cache *c, uint64_t handle,
+				bool *spare);
+/* The backend has taken the page away: whoever holds it is told. */
+void kvc_page_lose(struct kvc_cache *c, struct kvc_page *p);
 /* The object of a handle, if there is one. */
 struct kvc_page *kvc_page_find(const struct kvc_cache *c, uint64_t handle);
 /* Put an object under the number of its handle; -ENOMEM. */
@@ -249,31 +289,22 @@ uint32_t kvc_common(const uint32_t *a, const uint32_t *b, uint32_t n);
 /* ---- prefix.c --------------------------------------------------------- */
 
 /**
- * struct kvc_hit - a page that serves part of a prompt
- * @page: a PRIVATE page of this context, no reference taken; or NULL
- * @handle: its handle
- */
-struct kvc_hit {
-	struct kvc_page *page;
-	uint64_t handle;
-};
-
-/**
  * struct kvc_match - what one group can serve of a prompt
- * @hits: [@n] pages in order; the last may serve in part only
+ * @pages: [@n] pages in order, a reference on each; the last may serve in part
+ *         only
  * @ends: key that each page was found by: of the prefix that it ends
  * @n: pages
- * @taken: leading pages whose references have found another owner
  * @nkeys: entries of @ends that are computed
  * @len: tokens
+ * @copy: copy the last page's rows although it could be shared
  */
 struct kvc_match {
-	struct kvc_hit *hits;
+	struct kvc_page **pages;
 	uint8_t (*ends)[KVCACHE_KEY_LEN];
 	uint32_t n;
-	uint32_t taken;
 	uint32_t nkeys;
 	uint32_t len;
+	bool copy;
 };
 
 /**
@@ -282,20 +313,22 @@ struct kvc_match {
  * @root: key of the empty prefix of each group
  * @tokens: the tokens
  * @max: their number
- * @peek: take no references
  * @m: [ngroups], zeros; the pages, trimmed to the result. kvc_match_put() in
  *     any case
  *
  * Return: 0 or -errno; the length is in @m[0].len, equal for all groups.
  */
 int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
-	      const uint32_t *tokens, uint32_t max, bool peek,
-	      struct kvc_match *m);
+	      const uint32_t *tokens, uint32_t max, struct kvc_match *m);
 /* Shorten all groups to @len tokens, and drop references past them. */
-void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len,
-		    bool peek);
-/* Drop what was not taken, of all groups. */
-void kvc_match_put(struct kvc_cache *c, struct kvc_match *m, bool peek);
+void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len);
+/*
+ * Decide how the last pages are taken for a prompt of @n tokens: shared if the
+ * rest of it fits beside them, else copied, else not at all. -errno.
+ */
+int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n);
+/* Drop all references and free what @m points to. */
+void kvc_match_put(struct kvc_cache *c, struct kvc_match *m);
 /* Must the rows of this group's last page be copied? */
 bool kvc_match_copies(const struct kvc_cache *c, uint32_t group,
 		      const struct kvc_match *m);
@@ -331,7 +364,8 @@ int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s);
  * @ends: key of the prefix that each full page ends (unless no_reuse)
  * @n: pages
  * @cap: room in the three
- * @published: leading pages known to be published
+ * @published: leading pages known to be published; others may be behind one
+ *             that could not be
  * @root: key of the empty prefix
  */
 struct kvc_chain {
@@ -394,7 +428,8 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 void kvc_seq_keys(struct kvc_seq *s, uint32_t group, uint32_t first);
 /*
  * Publish the full pages that are not, and with @tail the partly filled one.
- * For want of room they stay as they are, and 0 is returned.
+ * Those that there is no room for, or that are pinned, stay as they are, and 0
+ * is returned.
  */
 int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail);
 

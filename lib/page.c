@@ -25,6 +25,7 @@ void kvc_page_drop(struct kvc_cache *c, struct kvc_page *p)
 	uint32_t i = kvc_page_number(p->handle);
 
 	kvc_index_del(c, p);
+	c->nlost -= p->lost;
 	if (i < c->nslots && c->slots[i] == p)
 		c->slots[i] = NULL;
 	free(p);
@@ -36,6 +37,17 @@ void kvc_page_forget(struct kvc_cache *c, struct kvc_page *p)
 		kvc_index_del(c, p);
 	else
 		kvc_page_drop(c, p);
+}
+
+void kvc_page_lose(struct kvc_cache *c, struct kvc_page *p)
+{
+	if (!p->refs) {
+		kvc_page_drop(c, p);
+		return;
+	}
+	kvc_index_del(c, p);
+	c->nlost += !p->lost;
+	p->lost = true;
 }
 
 int kvc_page_bind(struct kvc_cache *c, struct kvc_page *p)
@@ -51,7 +63,7 @@ int kvc_page_bind(struct kvc_cache *c, struct kvc_page *p)
 		c->slots = slots;
 	}
 	if (c->slots[i] && c->slots[i] != p)
-		kvc_page_forget(c, c->slots[i]);
+		kvc_page_lose(c, c->slots[i]);
 	c->slots[i] = p;
 	return 0;
 }
@@ -93,7 +105,8 @@ void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
 			p = pages[i];
 			if (--p->refs)
 				continue;
-			f.pages[f.nr++] = p->handle;
+			if (!p->lost)
+				f.pages[f.nr++] = p->handle;
 			if (!p->shared || !p->indexed)
 				kvc_page_drop(c, p);
 		}
@@ -101,15 +114,17 @@ void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
 	}
 }
 
-struct kvc_page *kvc_page_adopt(struct kvc_cache *c, uint64_t handle)
+struct kvc_page *kvc_page_adopt(struct kvc_cache *c, uint64_t handle,
+				bool *spare)
 {
 	struct kvc_page *p = kvc_page_find(c, handle);
 
+	*spare = p && p->refs;
 	if (p) {
-		if (p->refs++)
-			kvc_handles_free(c, &handle, 1);
+		p->refs++;
 		return p;
 	}
+	*spare = true;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
@@ -120,6 +135,7 @@ struct kvc_page *kvc_page_adopt(struct kvc_cache *c, uint64_t handle)
 		free(p);
 		return NULL;
 	}
+	*spare = false;
 	return p;
 }
 

@@ -2,9 +2,9 @@
 /*
  * predict.c - how many pages a request takes, and how many could be had.
  *
- * Follows the same steps as kvc_seq_prefix() and kvc_reserve(), with the same
- * functions, but looks without taking. What could be had, the allocator
- * itself says.
+ * Takes the same steps as kvc_seq_prefix() and kvc_reserve(), with the same
+ * functions: what is found is held while the allocator itself says whether the
+ * rest could be had, and then given back.
  */
 #include <string.h>
 
@@ -37,12 +37,15 @@ int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s)
 	return 0;
 }
 
-/*
- * What taking the published pages of a match does to the supply. With
- * @sources, those that are copied from count too: they are held until then.
- */
-static int weigh(struct kvc_cache *c, const struct kvc_match *m, bool sources,
-		 uint64_t available, uint64_t *idle, uint64_t *left)
+static int too_many(struct kvc_cache *c, uint64_t pages)
+{
+	return kvc_fail(c->ctx, -E2BIG, "%llu pages wanted",
+			(unsigned long long)pages);
+}
+
+/* Pages of a match that nobody else uses, its references given back. */
+static int count_idle(struct kvc_cache *c, const struct kvc_match *m,
+		      const uint32_t *held, uint64_t *idle)
 {
 	struct kvcache_lookup lk = {
 		.flags = KVCACHE_LOOKUP_PEEK,
@@ -52,56 +55,60 @@ static int weigh(struct kvc_cache *c, const struct kvc_match *m, bool sources,
 	uint32_t g, i, n;
 	int rc;
 
-	*idle = 0;
-	*left = available;
 	for (g = 0; g < c->l.ngroups; g++) {
-		n = m[g].n - (!sources && kvc_match_copies(c, g, &m[g]));
-		for (i = 0, lk.nr_keys = 0; i < n; i++) {
-			if (!m[g].hits[i].page)
-				memcpy(lk.keys[lk.nr_keys++], m[g].ends[i],
-				       KVCACHE_KEY_LEN);
-			if (!lk.nr_keys || (lk.nr_keys < KVCACHE_MAX_KEYS &&
-					    i + 1 < n))
-				continue;
+		for (i = 0; i < held[g]; i += n) {
+			n = KVC_MIN(held[g] - i, (uint32_t)KVCACHE_MAX_KEYS);
+			lk.nr_keys = n;
+			memcpy(lk.keys, m[g].ends[i], n * KVCACHE_KEY_LEN);
 			rc = kvc_call(c->ctx, KVCACHE_NR_LOOKUP, &lk);
 			if (rc)
 				return rc;
 			*idle += lk.out_idle;
-			*left -= KVC_MIN(*left, available - lk.out_available);
-			lk.nr_keys = 0;
 		}
 	}
 	return 0;
 }
 
-/* A new conversation: what kvc_seq_prefix() would find. */
+/*
+ * A new conversation: find what kvc_seq_prefix() would, ask for room beside
+ * it, and give it back.
+ */
 static int predict_match(struct kvc_cache *c, struct kvc_match *m,
-			 uint64_t total, struct kvc_room *r)
+			 uint32_t ntokens, uint64_t total, struct kvc_room *r)
 {
-	uint64_t copies = 0, whole = 0, left;
-	uint32_t g, P;
+	uint64_t pages = 0, whole = 0;
+	uint32_t g, i, held[KVC_MAX_GROUPS];
+	struct kvc_supply s;
 	int rc;
 
-	for (g = 0; g < c->l.ngroups; g++)
-		copies += kvc_match_copies(c, g, &m[g]);
-	rc = weigh(c, m, true, r->available_pages, &r->idle_pages, &left);
+	rc = kvc_match_fit(c, m, ntokens);
 	if (rc)
 		return rc;
-	if (copies > left)
-		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len), true);
-	rc = weigh(c, m, false, r->available_pages, &r->idle_pages, &left);
-	if (rc)
-		return rc;
-	for (g = 0; g < c->l.ngroups; g++) {
-		P = c->l.group[g].page_tokens;
-		whole += m[g].len / P;
-		r->new_pages += kvc_pages_for(&c->l.group[g], total) -
-				m[g].len / P;
-	}
 	r->reused_tokens = m[0].len;
-	r->fits = r->new_pages <= left;
-	r->possible = whole + r->new_pages <= r->limit_pages;
-	return 0;
+	for (g = 0; g < c->l.ngroups; g++) {
+		const struct kvc_lgroup *l = &c->l.group[g];
+
+		held[g] = m[g].n - kvc_match_copies(c, g, &m[g]);
+		i = m[g].len / l->page_tokens;
+		whole += i;
+		pages += kvc_pages_for(l, total);
+		/* A page held in part is given back once its rows are copied. */
+		kvc_pages_put(c, m[g].pages + i, m[g].n - i);
+		m[g].n = i;
+	}
+	r->new_pages = pages - whole;
+	if (r->new_pages > UINT32_MAX)
+		return too_many(c, r->new_pages);
+	rc = kvc_supply(c, r->new_pages, &s);
+	if (rc)
+		return rc;
+	r->fits = !s.status;
+	r->possible = pages <= s.limit;
+	for (g = 0; g < c->l.ngroups; g++) {
+		kvc_pages_put(c, m[g].pages, m[g].n);
+		m[g].n = 0;
+	}
+	return count_idle(c, m, held, &r->idle_pages);
 }
 
 int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
@@ -116,13 +123,16 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	uint32_t g, max = 0, held = 0;
 	int rc;
 
+	kvc_lost_poll(c->ctx);
 	if (seq && kvc_seq_pages(seq)) {
+		rc = kvc_seq_check(seq);
+		if (rc)
+			return rc;
 		r.new_pages = kvc_seq_need(seq, total);
 		held = kvc_seq_pages(seq);
 	}
 	if (r.new_pages > UINT32_MAX)
-		return kvc_fail(c->ctx, -E2BIG, "%llu pages wanted",
-				(unsigned long long)r.new_pages);
+		return too_many(c, r.new_pages);
 	rc = kvc_supply(c, r.new_pages, &s);
 	if (rc)
 		return rc;
@@ -140,11 +150,11 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	for (g = 0; g < c->l.ngroups; g++)
 		memcpy(root[g], seq ? seq->chain[g].root : c->root[g],
 		       KVCACHE_KEY_LEN);
-	rc = kvc_match(c, root, tokens, max, true, m);
+	rc = kvc_match(c, root, tokens, max, m);
 	if (!rc)
-		rc = predict_match(c, m, total, &r);
-	kvc_match_put(c, m, true);
+		rc = predict_match(c, m, ntokens, total, &r);
+	kvc_match_put(c, m);
 	if (!rc)
 		*out = r;
-	return rc;
+	return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
 }

@@ -7,7 +7,8 @@
  * block keys or by this context's index of tokens, or one that a sequence of
  * this context is still writing. Any length up to that is a hit, since rows
  * can be copied one by one; so what all groups can serve is the least of
- * theirs.
+ * theirs. A match holds a reference on each of its pages from the moment that
+ * the page is found.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,28 +23,39 @@ struct search {
 	const uint8_t *root;
 	const uint32_t *tokens;
 	uint32_t max;
-	bool peek;
 	struct kvc_match *m;
 };
 
-static int lookup(const struct search *s, struct kvcache_lookup *lk)
+/* The pages found are in @pages, a reference on each; or -errno and none. */
+static int lookup(const struct search *s, struct kvcache_lookup *lk,
+		  struct kvc_page **pages)
 {
+	uint64_t spares[KVCACHE_MAX_PAGES];
+	uint32_t i, nspares = 0;
+	bool spare;
 	int rc;
 
 	lk->pool = s->c->o.pool;
-	lk->flags = s->peek ? KVCACHE_LOOKUP_PEEK : 0;
 	rc = kvc_call(s->c->ctx, KVCACHE_NR_LOOKUP, lk);
-	if (rc != -EDQUOT)
+	if (rc)
 		return rc;
-	/* What a grant does not let us hold is as good as not there. */
-	lk->out_nr_pages = 0;
-	return 0;
-}
-
-static void drop(const struct search *s, uint64_t handle)
-{
-	if (handle && !s->peek)
-		kvc_handles_free(s->c, &handle, 1);
+	for (i = 0; i < lk->out_nr_pages; i++) {
+		pages[i] = kvc_page_adopt(s->c, lk->out_found[i].handle,
+					  &spare);
+		if (spare)
+			spares[nspares++] = lk->out_found[i].handle;
+		if (!pages[i])
+			break;
+	}
+	if (i < lk->out_nr_pages) {
+		kvc_pages_put(s->c, pages, i);
+		while (++i < lk->out_nr_pages)
+			spares[nspares++] = lk->out_found[i].handle;
+		rc = -ENOMEM;
+	}
+	if (nspares)
+		kvc_handles_free(s->c, spares, nspares);
+	return rc;
 }
 
 static const uint8_t *parent_of(const struct search *s, uint32_t page)
@@ -65,7 +77,7 @@ static void compute_ends(const struct search *s, uint32_t n)
 	}
 }
 
-/* A full page that could not be published serves its own context. */
+/* A full page that is not published serves its own context. */
 static struct kvc_page *private_page(const struct search *s, uint32_t page)
 {
 	uint32_t P = s->g->page_tokens, match;
@@ -78,32 +90,28 @@ static struct kvc_page *private_page(const struct search *s, uint32_t page)
 
 static int match_whole(const struct search *s)
 {
-	uint32_t npages = s->max / s->g->page_tokens, i;
+	uint32_t npages = s->max / s->g->page_tokens;
 	struct kvcache_lookup lk = { .keys_per_page = 1 };
 	struct kvc_match *m = s->m;
-	struct kvc_page *p;
+	struct kvc_page **at, *p;
 	int rc;
 
 	while (m->n < npages) {
+		at = m->pages + m->n;
 		lk.nr_keys = KVC_MIN(npages - m->n, (uint32_t)KVCACHE_MAX_KEYS);
 		compute_ends(s, m->n + lk.nr_keys);
 		memcpy(lk.keys, m->ends[m->n], lk.nr_keys * KVCACHE_KEY_LEN);
-		rc = lookup(s, &lk);
+		rc = lookup(s, &lk, at);
 		if (rc)
 			return rc;
-		for (i = 0; i < lk.out_nr_pages; i++)
-			m->hits[m->n++] = (struct kvc_hit) {
-				.handle = lk.out_found[i].handle,
-			};
+		m->n += lk.out_nr_pages;
 		if (lk.out_nr_pages == lk.nr_keys)
 			continue;
 		p = private_page(s, m->n);
 		if (!p)
 			break;
-		m->hits[m->n++] = (struct kvc_hit) {
-			.page = p,
-			.handle = p->handle,
-		};
+		p->refs++;
+		m->pages[m->n++] = p;
 	}
 	return 0;
 }
@@ -127,8 +135,8 @@ static struct kvc_page *live_tail(const struct search *s,
 			continue;
 		ch = &q->chain[s->group];
 		p = ch->pages[at];
-		if (p->shared || memcmp(kvc_chain_parent(ch, at), parent,
-					KVCACHE_KEY_LEN))
+		if (p->shared || p->lost ||
+		    memcmp(kvc_chain_parent(ch, at), parent, KVCACHE_KEY_LEN))
 			continue;
 		k = kvc_common(tokens, q->tokens + (size_t)at * P,
 			       KVC_MIN(n, rest));
@@ -141,12 +149,12 @@ static struct kvc_page *live_tail(const struct search *s,
 }
 
 /*
- * The best page that this context knows of. A published one must still be
- * found by the backend, which gives the reference on it.
+ * The best page that this context knows of, with a reference, or NULL. A
+ * published one must still be found by the backend.
  */
 static int match_known(const struct search *s, const uint8_t *parent,
-		       const uint32_t *tokens, uint32_t n, struct kvc_hit *hit,
-		       uint32_t *match)
+		       const uint32_t *tokens, uint32_t n,
+		       struct kvc_page **out, uint32_t *match)
 {
 	struct kvcache_lookup lk = { .nr_keys = 1, .keys_per_page = 1 };
 	struct kvc_page *tail, *p;
@@ -165,21 +173,19 @@ static int match_known(const struct search *s, const uint8_t *parent,
 			break;
 		}
 		memcpy(lk.keys, p->key, KVCACHE_KEY_LEN);
-		rc = lookup(s, &lk);
+		rc = lookup(s, &lk, out);
 		if (rc)
 			return rc;
 		if (lk.out_nr_pages) {
 			*match = fill;
-			*hit = (struct kvc_hit) {
-				.handle = lk.out_found[0].handle,
-			};
 			memcpy(s->m->ends[s->m->n], p->key, KVCACHE_KEY_LEN);
 			return 0;
 		}
 		kvc_page_forget(s->c, p);
 	}
 	if (p)
-		*hit = (struct kvc_hit) { .page = p, .handle = p->handle };
+		p->refs++;
+	*out = p;
 	return 0;
 }
 
@@ -191,11 +197,11 @@ static int match_part(const struct search *s)
 	struct kvc_match *m = s->m;
 	uint32_t first = m->n * s->g->page_tokens, n, nkeys, match, i;
 	const uint8_t *parent = parent_of(s, m->n);
-	struct kvc_hit hit = { .page = NULL };
+	struct kvc_page *known = NULL, **hit = m->pages + m->n;
 	int rc;
 
 	n = KVC_MIN(s->g->page_tokens, s->max - first);
-	rc = match_known(s, parent, s->tokens + first, n, &hit, &match);
+	rc = match_known(s, parent, s->tokens + first, n, &known, &match);
 	if (rc)
 		return rc;
 	nkeys = kvc_key_page(s->g, parent, s->tokens + first, n, keys);
@@ -205,21 +211,21 @@ static int match_part(const struct search *s)
 			       KVCACHE_KEY_LEN);
 	if (lk.nr_keys) {
 		lk.keys_per_page = lk.nr_keys;
-		rc = lookup(s, &lk);
-		if (rc) {
-			drop(s, hit.page ? 0 : hit.handle);
-			return rc;
-		}
+		rc = lookup(s, &lk, hit);
 	}
-	if (lk.nr_keys && lk.out_nr_pages) {
-		drop(s, hit.page ? 0 : hit.handle);
-		hit = (struct kvc_hit) { .handle = lk.out_found[0].handle };
+	if (!rc && lk.nr_keys && lk.out_nr_pages) {
 		i = nkeys - lk.nr_keys + lk.out_nr_keys - 1;
 		memcpy(m->ends[m->n], keys[i].key, KVCACHE_KEY_LEN);
 		match = keys[i].fill;
+	} else if (!rc) {
+		*hit = known;
+		known = NULL;
 	}
-	if (match)
-		m->hits[m->n++] = hit;
+	if (known)
+		kvc_pages_put(s->c, &known, 1);
+	if (rc)
+		return rc;
+	m->n += !!match;
 	m->len = first + match;
 	return 0;
 }
@@ -229,9 +235,9 @@ static int match_group(const struct search *s)
 	uint32_t room = s->max / s->g->page_tokens + 1;
 	int rc;
 
-	s->m->hits = calloc(room, sizeof(*s->m->hits));
+	s->m->pages = calloc(room, sizeof(*s->m->pages));
 	s->m->ends = calloc(room, sizeof(*s->m->ends));
-	if (!s->m->hits || !s->m->ends)
+	if (!s->m->pages || !s->m->ends)
 		return -ENOMEM;
 	rc = match_whole(s);
 	if (rc)
@@ -241,8 +247,7 @@ static int match_group(const struct search *s)
 }
 
 int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
-	      const uint32_t *tokens, uint32_t max, bool peek,
-	      struct kvc_match *m)
+	      const uint32_t *tokens, uint32_t max, struct kvc_match *m)
 {
 	uint32_t len = max, i;
 	int rc;
@@ -255,7 +260,6 @@ int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
 			.root = root[i],
 			.tokens = tokens,
 			.max = len,
-			.peek = peek,
 			.m = &m[i],
 		};
 
@@ -264,46 +268,27 @@ int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
 			return rc;
 		len = m[i].len;
 	}
-	kvc_match_trim(c, m, len, peek);
+	kvc_match_trim(c, m, len);
 	return 0;
 }
 
-/* Give back the references on a group's pages from @first on, leaf part first. */
-static void put_hits(struct kvc_cache *c, struct kvc_match *m, uint32_t first)
+void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len)
 {
-	uint64_t handles[KVCACHE_MAX_PAGES];
-	uint32_t at, end, i, n;
-
-	for (end = m->n; end > first; end = at) {
-		at = end - KVC_MIN(end - first, (uint32_t)KVCACHE_MAX_PAGES);
-		for (i = at, n = 0; i < end; i++)
-			if (!m->hits[i].page)
-				handles[n++] = m->hits[i].handle;
-		kvc_handles_free(c, handles, n);
-	}
-}
-
-void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len,
-		    bool peek)
-{
-	uint32_t i, P, keep;
+	uint32_t i, keep;
 
 	for (i = 0; i < c->l.ngroups; i++) {
-		P = c->l.group[i].page_tokens;
-		keep = len / P + !!(len % P);
-		if (!peek)
-			put_hits(c, &m[i], keep);
+		keep = kvc_pages_for(&c->l.group[i], len);
+		kvc_pages_put(c, m[i].pages + keep, m[i].n - keep);
 		m[i].n = keep;
 		m[i].len = len;
 	}
 }
 
-void kvc_match_put(struct kvc_cache *c, struct kvc_match *m, bool peek)
+void kvc_match_put(struct kvc_cache *c, struct kvc_match *m)
 {
 	for (uint32_t i = 0; i < c->l.ngroups; i++) {
-		if (!peek && m[i].hits)
-			put_hits(c, &m[i], m[i].taken);
-		free(m[i].hits);
+		kvc_pages_put(c, m[i].pages, m[i].n);
+		free(m[i].pages);
 		free(m[i].ends);
 	}
 }
@@ -317,8 +302,51 @@ bool kvc_match_copies(const struct kvc_cache *c, uint32_t group,
 	if (!rest)
 		return false;
 	/* A published page with just these rows is held until it is written. */
-	p = kvc_page_find(c, m->hits[m->n - 1].handle);
-	return !p || !p->shared || !p->indexed || p->fill != rest;
+	p = m->pages[m->n - 1];
+	return m->copy || !p->shared || !p->indexed || p->fill != rest;
+}
+
+/* Could @n pages be had beside those held? 1, 0 or -errno. */
+static int has_room(struct kvc_cache *c, uint64_t n)
+{
+	struct kvcache_alloc a = {
+		.flags = KVCACHE_ALLOC_CHECK,
+		.pool = c->o.pool,
+		.nr = KVC_MIN(n, (uint64_t)UINT32_MAX),
+	};
+	int rc = kvc_call(c->ctx, KVCACHE_NR_ALLOC, &a);
+
+	if (rc == -EDQUOT || rc == -ENOSPC || rc == -E2BIG)
+		return 0;
+	return rc ? rc : 1;
+}
+
+int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n)
+{
+	uint32_t i, parts = 0, copies = 0;
+	uint64_t fresh = 0;
+	int rc = 1;
+
+	for (i = 0; i < c->l.ngroups; i++) {
+		const struct kvc_lgroup *g = &c->l.group[i];
+
+		parts += m[i].len % g->page_tokens != 0;
+		copies += kvc_match_copies(c, i, &m[i]);
+		fresh += kvc_pages_for(g, n) - m[i].len / g->page_tokens;
+	}
+	/* A shared page is still held when it is copied for the next token. */
+	if (copies < parts) {
+		rc = has_room(c, fresh);
+		if (rc)
+			return KVC_MIN(rc, 0);
+		for (i = 0; i < c->l.ngroups; i++)
+			m[i].copy = true;
+	}
+	if (parts)
+		rc = has_room(c, parts);
+	if (!rc)
+		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len));
+	return KVC_MIN(rc, 0);
 }
 
 uint32_t kvc_match_whole(const struct kvc_layout *l, uint32_t len)

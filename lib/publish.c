@@ -69,7 +69,8 @@ static void exchange(struct kvc_seq *s, uint32_t group, uint32_t i,
 	kvc_index_del(c, p);
 	q = kvc_page_find(c, handle);
 	if (q) {
-		q = kvc_page_adopt(c, handle);
+		if (q->refs++)
+			kvc_handles_free(c, &handle, 1);
 		kvc_page_drop(c, p);
 	} else {
 		/* Reuse the object: this must not fail for want of memory. */
@@ -100,60 +101,88 @@ static void settle(struct kvc_seq *s, uint32_t group, uint32_t i,
 	remember(s, group, i, &pp->keys[pp->nr_keys - 1]);
 }
 
-/* Pages [@first, @end), those that are not published yet. */
-static int publish_run(struct kvc_seq *s, uint32_t group, uint32_t first,
-		       uint32_t end)
+/* One command for pages @at[0, @n). */
+static int publish_call(struct kvc_seq *s, uint32_t group, const uint32_t *at,
+			uint32_t n)
 {
-	struct kvc_chain *ch = &s->chain[group];
 	struct kvcache_publish r = {
 		.pool = s->c->o.pool,
+		.nr = n,
 		.domain = s->c->o.domain,
 	};
-	uint32_t at[KVCACHE_MAX_PUBLISH], i;
+	uint32_t i;
 	int rc;
 
-	for (i = first; i < end; i++) {
-		if (ch->pages[i]->shared)
-			continue;
-		at[r.nr] = i;
-		describe(s, group, i, &r.pages[r.nr++]);
-	}
-	if (!r.nr)
-		return 0;
+	for (i = 0; i < n; i++)
+		describe(s, group, at[i], &r.pages[i]);
 	rc = kvc_call(s->c->ctx, KVCACHE_NR_PUBLISH, &r);
-	for (i = 0; i < r.nr; i++) {
-		const struct kvcache_publish_page *pp = &r.pages[i];
-
-		if (!rc)
-			settle(s, group, at[i], pp);
-		else if (pp->keys[pp->nr_keys - 1].fill ==
-			 s->c->l.group[group].page_tokens)
-			/* Still of use to this context's sequences. */
-			remember(s, group, at[i], &pp->keys[pp->nr_keys - 1]);
-	}
+	for (i = 0; !rc && i < n; i++)
+		settle(s, group, at[i], &r.pages[i]);
 	return rc;
+}
+
+/*
+ * As many of pages @at[0, @n) as can be: all by one command, or, if that is
+ * refused, one by one. Those that are pinned are left out; one that there is
+ * no room for ends it, as nobody would find what is behind it.
+ */
+static int publish_run(struct kvc_seq *s, uint32_t group, const uint32_t *at,
+		       uint32_t n)
+{
+	int rc = publish_call(s, group, at, n);
+
+	if (!rc)
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (n > 1)
+			rc = publish_call(s, group, at + i, 1);
+		if (rc && rc != -EBUSY)
+			return rc;
+	}
+	return 0;
+}
+
+/* Full pages serve this context whether they can be published or not. */
+static void remember_full(struct kvc_seq *s, uint32_t group, uint32_t full)
+{
+	struct kvc_chain *ch = &s->chain[group];
+	struct kvcache_key key = {
+		.fill = s->c->l.group[group].page_tokens,
+	};
+
+	for (uint32_t i = ch->published; i < full; i++) {
+		if (ch->pages[i]->indexed)
+			continue;
+		memcpy(key.key, ch->ends[i], KVCACHE_KEY_LEN);
+		remember(s, group, i, &key);
+	}
 }
 
 int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail)
 {
 	uint32_t P = s->c->l.group[group].page_tokens;
 	struct kvc_chain *ch = &s->chain[group];
-	uint32_t full = s->len / P, end = full, next;
+	uint32_t full = s->len / P, end = full, i, n = 0;
+	uint32_t at[KVCACHE_MAX_PUBLISH];
 	int rc = 0;
 
 	if (s->no_reuse)
 		return 0;
+	remember_full(s, group, full);
 	/* A tail that a fork still writes stays that fork's. */
 	if (tail && s->len % P && ch->pages[full]->refs == 1)
 		end++;
-	while (ch->published < end) {
-		next = KVC_MIN(end, ch->published + KVCACHE_MAX_PUBLISH);
-		rc = publish_run(s, group, ch->published, next);
-		if (rc)
-			break;
-		ch->published = next;
+	for (i = ch->published; !rc && i < end; i++) {
+		if (!ch->pages[i]->shared)
+			at[n++] = i;
+		if (n && (n == KVCACHE_MAX_PUBLISH || i + 1 == end)) {
+			rc = publish_run(s, group, at, n);
+			n = 0;
+		}
 	}
-	if (rc == -EDQUOT || rc == -ENOSPC || rc == -EBUSY || rc == -ENOMEM)
+	while (ch->published < full && ch->pages[ch->published]->shared)
+		ch->published++;
+	if (rc == -EDQUOT || rc == -ENOSPC || rc == -ENOMEM)
 		return 0;
 	return rc;
 }

@@ -145,6 +145,9 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 	uint64_t need;
 	int rc;
 
+	rc = kvc_items_check(c, items, n);
+	if (rc)
+		return rc;
 	need = count(items, n);
 	if (need > UINT32_MAX)
 		return kvc_fail(c->ctx, -E2BIG, "%llu pages wanted at once",
@@ -164,6 +167,12 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 		rc = kvc_pages_alloc(c, need, deadline_ns, fresh);
 		if (rc)
 			return rc;
+		/* They may be pages that were revoked just now. */
+		rc = kvc_items_check(c, items, n);
+		if (rc) {
+			kvc_pages_put(c, fresh, need);
+			return rc;
+		}
 	}
 	for (k = 0; k < n; k++) {
 		struct kvc_seq *s = items[k].seq;

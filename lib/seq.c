@@ -80,6 +80,9 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
 		return;
 	if (s->batch)
 		kvc_batch_abort(s->batch);
+	kvc_lost_poll(s->c->ctx);
+	if (kvc_seq_stale(s))
+		flags |= KVC_SEQ_DISCARD;
 	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
 		if (!(flags & KVC_SEQ_DISCARD))
 			kvc_publish(s, i, true);
@@ -110,39 +113,43 @@ static int get_copies(struct kvc_cache *c, const struct kvc_match *m,
 	return 0;
 }
 
-/* Take over a group's pages; -ENOMEM with what was taken in the chain. */
+/* Take over a group's pages, with their references; or -ENOMEM and none. */
 static int take_pages(struct kvc_seq *s, uint32_t group, struct kvc_match *m,
 		      struct kvc_page *copy)
 {
 	uint32_t P = s->c->l.group[group].page_tokens;
 	uint32_t i, n = m->n - !!copy;
 	struct kvc_chain *ch = &s->chain[group];
-	struct kvc_page *p;
 	int rc;
 
 	rc = kvc_chain_grow(ch, m->n);
 	if (rc)
 		return rc;
 	for (i = 0; i < n; i++) {
-		p = m->hits[i].page;
-		if (p)
-			p->refs++;
-		else
-			p = kvc_page_adopt(s->c, m->hits[i].handle);
-		if (!p)
-			return -ENOMEM;
-		s->c->st.pages_found += !m->hits[i].page;
-		kvc_chain_set(ch, ch->n++, p);
-		m->taken = i + 1;
+		s->c->st.pages_found += m->pages[i]->shared;
+		kvc_chain_set(ch, ch->n++, m->pages[i]);
 	}
 	if (copy) {
-		kvc_page_copy(s->c, group, copy->handle, m->hits[n].handle,
+		kvc_page_copy(s->c, group, copy->handle, m->pages[n]->handle,
 			      m->len % P);
 		kvc_chain_set(ch, ch->n++, copy);
+		kvc_pages_put(s->c, &m->pages[n], 1);
 	}
+	m->n = 0;
 	if (m->len)
 		memcpy(ch->ends, m->ends, (m->len / P) * sizeof(*ch->ends));
 	return 0;
+}
+
+/* Pages that the backend took while they were being taken over. */
+static bool lost_any(struct kvc_cache *c, const struct kvc_match *m)
+{
+	kvc_lost_poll(c->ctx);
+	for (uint32_t g = 0; c->nlost && g < c->l.ngroups; g++)
+		for (uint32_t i = 0; i < m[g].n; i++)
+			if (m[g].pages[i]->lost)
+				return true;
+	return false;
 }
 
 static int take_match(struct kvc_seq *s, struct kvc_match *m,
@@ -155,10 +162,12 @@ static int take_match(struct kvc_seq *s, struct kvc_match *m,
 
 	rc = get_copies(c, m, copy);
 	if (rc && rc != -ENOMEM) {
-		/* No room for copies: whole pages then. */
-		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len), false);
+		/* Others were faster: whole pages then. */
+		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len));
 		rc = get_copies(c, m, copy);
 	}
+	if (!rc && lost_any(c, m))
+		rc = -ESTALE;
 	if (!rc)
 		rc = kvc_tokens_grow(s, m[0].len);
 	for (i = 0; !rc && i < c->l.ngroups; i++) {
@@ -222,10 +231,16 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 		return 0;
 	for (i = 0; i < c->l.ngroups; i++)
 		memcpy(root[i], s->chain[i].root, KVCACHE_KEY_LEN);
-	rc = kvc_match(c, root, tokens, n - 1, false, m);
-	if (!rc && m[0].len)
-		rc = take_match(s, m, tokens);
-	kvc_match_put(c, m, false);
+	do {
+		kvc_lost_poll(c->ctx);
+		memset(m, 0, sizeof(m));
+		rc = kvc_match(c, root, tokens, n - 1, m);
+		if (!rc)
+			rc = kvc_match_fit(c, m, n);
+		if (!rc && m[0].len)
+			rc = take_match(s, m, tokens);
+		kvc_match_put(c, m);
+	} while (rc == -ESTALE);	/* each time some page was revoked */
 	if (rc)
 		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
 	for (i = 0; i < c->l.ngroups; i++)
@@ -243,6 +258,9 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 	if (s->batch)
 		return kvc_fail(c->ctx, -EBUSY,
 				"the sequence is in a planned batch: commit or abort that first");
+	rc = kvc_seq_check(s);
+	if (rc)
+		return rc;
 	q = seq_new(c);
 	if (!q)
 		return kvc_nomem(c->ctx);
@@ -345,7 +363,11 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 	uint32_t slot, k;
 	char *to = out;
 	size_t row;
+	int rc;
 
+	rc = kvc_seq_check(s);
+	if (rc)
+		return rc;
 	if (layer >= l->nlayers)
 		return kvc_fail(s->c->ctx, -EINVAL, "layer %u of %u", layer,
 				l->nlayers);

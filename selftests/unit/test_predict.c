@@ -61,12 +61,16 @@ TEST_F(predict, idle_hits)
 	EXPECT_EQ(16, r.available_pages);
 	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 40, &r));
 	EXPECT_EQ(13, r.new_pages);
-	/* The tail is held until its rows are copied: 3 + 13 is all there is. */
 	EXPECT_EQ(1, r.fits);
+	/* The tail goes back once its rows are copied: 2 + 14 is all. */
 	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 44, &r));
 	EXPECT_EQ(14, r.new_pages);
-	EXPECT_EQ(0, r.fits);
+	EXPECT_EQ(1, r.fits);
 	EXPECT_EQ(1, r.possible);
+	ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 20, 45, &r));
+	EXPECT_EQ(15, r.new_pages);
+	EXPECT_EQ(0, r.fits);
+	EXPECT_EQ(0, r.possible);
 	/* Looking took and changed nothing. */
 	EXPECT_EQ(3, kit_pool(&self->k).nr_cached);
 }
@@ -121,6 +125,126 @@ TEST_F(predict, an_empty_sequence)
 }
 
 /*
+ * A conversation that fits from scratch fits with what is cached of it, too,
+ * however little room there is.
+ */
+TEST(reuse_in_a_pool_that_is_just_enough)
+{
+	static const struct {
+		uint32_t pages, n, extra, reused, fresh;
+		bool shares;
+	} tries[] = {
+		/* No room to copy the partly filled page: it is not taken. */
+		{ 2, 21, 0, 16, 1, false },
+		{ 2, 21, 11, 16, 1, false },
+		/* Room for a copy, and for nothing beside both. */
+		{ 3, 41, 0, 20, 2, false },
+		/* Room for the prompt; later the shared page is given back. */
+		{ 3, 21, 27, 20, 2, true },
+	};
+	uint32_t t[64];
+
+	kit_count(t, 64, 1000);
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		uint32_t n = tries[i].n, extra = tries[i].extra;
+		uint64_t had[2], has[2];
+		struct kvc_room r;
+		struct kvc_seq *s;
+		struct kit k;
+
+		kit_open(&k, &(struct kit_spec) {
+			.pages = tries[i].pages, .page_tokens = 16,
+		});
+		s = kit_seq(&k, NULL);
+		ASSERT_EQ(0, kit_add(&k, s, t, 20));
+		kvc_seq_handles(s, 0, had, 2);
+		kvc_seq_free(s, 0);
+		ASSERT_EQ(0, kvc_predict(k.c, NULL, t, n, extra, &r));
+		EXPECT_EQ(tries[i].reused, r.reused_tokens);
+		EXPECT_EQ(tries[i].fresh, r.new_pages);
+		EXPECT_EQ(1, r.fits);
+		EXPECT_EQ(1, r.possible);
+		s = kit_seq(&k, NULL);
+		ASSERT_EQ(tries[i].reused, kvc_seq_prefix(s, t, n));
+		if (kvc_seq_handles(s, 0, has, 2) == 2)
+			EXPECT_EQ(tries[i].shares, had[1] == has[1]);
+		ASSERT_EQ(0, kvc_seq_reserve(s, n - tries[i].reused, 0));
+		ASSERT_EQ(0, kit_add(&k, s, t + tries[i].reused,
+				     n - tries[i].reused));
+		if (extra)
+			ASSERT_EQ(0, kit_add(&k, s, t + n, extra));
+		kit_check(&k, s);
+		kvc_seq_free(s, 0);
+		kit_close(&k);
+	}
+}
+
+/* What is there is the less of the tenant's and the pool's: no sum of parts. */
+TEST(two_groups_in_a_domain)
+{
+	struct kit_spec spec = {
+		.pages = 100, .max = 20, .ngroups = 2, .commons = 100,
+	};
+	uint32_t t[1024], fits = 0, n = 640, extra;
+	struct kvc_room r;
+	struct kvc_seq *s;
+	struct kit k;
+
+	kit_count(t, 1024, 1000);
+	kit_open(&k, &spec);
+	s = kit_seq(&k, NULL);
+	while (kvc_seq_len(s) < n)
+		ASSERT_EQ(0, kit_add(&k, s, t + kvc_seq_len(s), 4));
+	kvc_seq_free(s, 0);
+	EXPECT_GT(kit_pool(&k).nr_cached, 80);
+	for (extra = 0; extra < 100; extra++) {
+		ASSERT_EQ(0, kvc_predict(k.c, NULL, t, n + 1 + extra, 0, &r));
+		s = kit_seq(&k, NULL);
+		ASSERT_EQ(r.reused_tokens,
+			  kvc_seq_prefix(s, t, n + 1 + extra));
+		ASSERT_EQ(r.fits, !kvc_seq_reserve(s, n + 1 + extra -
+						   r.reused_tokens, 0));
+		fits += r.fits;
+		kvc_seq_free(s, KVC_SEQ_DISCARD);
+	}
+	EXPECT_GT(fits, 10);
+	EXPECT_LT(fits, 90);
+	kit_close(&k);
+}
+
+/* A grant that lets only some of the pages be held. */
+TEST(the_bound_of_a_grant)
+{
+	struct kvcache_tenant_grant g = {
+		.rights = KVCACHE_GRANT_LOOKUP | KVCACHE_GRANT_PUBLISH,
+		.max_held = 9,
+	};
+	struct kvc_room r;
+	struct kvc_seq *s;
+	uint32_t t[41];
+	struct kit k;
+
+	kit_count(t, 41, 1000);
+	kit_open(&k, &(struct kit_spec) { .commons = 64 });
+	s = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kit_add(&k, s, t, 40));
+	kvc_seq_free(s, 0);
+	EXPECT_EQ(10, kit_pool(&k).nr_cached);
+	g.tenant = k.c->o.domain;
+	g.to = k.ctx->tenant;
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_GRANT, &g));
+	ASSERT_EQ(0, kvc_predict(k.c, NULL, t, 41, 0, &r));
+	EXPECT_EQ(36, r.reused_tokens);
+	EXPECT_EQ(2, r.new_pages);
+	EXPECT_EQ(9, r.idle_pages);
+	s = kit_seq(&k, NULL);
+	EXPECT_EQ(36, kvc_seq_prefix(s, t, 41));
+	kit_check(&k, s);
+	kvc_seq_free(s, 0);
+	kit_close(&k);
+}
+
+/*
  * Prompts with common beginnings, in a small pool, some kept and some ended,
  * with one group or two: whatever was predicted is what happens.
  */
@@ -156,8 +280,14 @@ static void sweep(const struct kit_spec *spec, uint32_t rounds, uint64_t seed)
 			kvc_cache_stats(k.c, &was);
 			ASSERT_EQ(r.reused_tokens, kvc_seq_prefix(s, p, n));
 			reuse += r.reused_tokens > 0;
-			n += extra - kvc_seq_len(s);
-			rc = kit_add(&k, s, p + kvc_seq_len(s), n);
+			/* Pages filled by the prompt could be deduplicated. */
+			n -= r.reused_tokens;
+			rc = kvc_seq_reserve(s, n, 0);
+			if (!rc)
+				rc = kvc_seq_reserve(s, n + extra, 0);
+			if (!rc)
+				rc = kit_add(&k, s, p + r.reused_tokens,
+					     n + extra);
 		}
 		kvc_cache_stats(k.c, &st);
 		ASSERT_EQ(r.fits, rc == 0);

@@ -450,25 +450,79 @@ TEST_F(prefix, truncated_before_it_was_published)
 	kit_close(&k);
 }
 
+static void commons_max(struct kit *k, uint64_t max)
+{
+	struct kvcache_tenant_set t = {
+		.tenant = k->c->o.domain,
+		.set = KVCACHE_SET_LIMITS,
+		.max = max,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+
+	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_TENANT_SET, &t));
+}
+
+/* More full pages than one command takes, and room for one of them. */
+TEST_F(prefix, pages_that_there_is_no_room_for)
+{
+	struct kvcache_advise adv = {
+		.advice = KVCACHE_ADVISE_VOLATILE, .nr = 1,
+	};
+	uint64_t h[42];
+	struct kvc_seq *a, *b;
+	struct kvc_stats st;
+	uint32_t t[200];
+	struct kit k;
+
+	kit_count(t, 200, 1000);
+	kit_open(&k, &(struct kit_spec) { .commons = 1 });
+	a = kit_seq(&k, NULL);
+	ASSERT_EQ(0, kit_add(&k, a, t, 160));
+	kvc_cache_stats(k.c, &st);
+	EXPECT_EQ(1, st.pages_published);
+	EXPECT_EQ(39, kit_pool(&k).nr_private);
+	/* Published or not, they are found. */
+	b = kit_seq(&k, NULL);
+	EXPECT_EQ(160, kvc_seq_prefix(b, t, 161));
+	kit_check(&k, b);
+	kvc_seq_free(b, 0);
+
+	/* One that is in use elsewhere does not hold up the others. */
+	commons_max(&k, KVCACHE_LIMIT_MAX);
+	ASSERT_EQ(40, kvc_seq_handles(a, 0, h, 40));
+	adv.pages[0] = h[20];
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_ADVISE, &adv));
+	ASSERT_EQ(0, kit_add(&k, a, t + 160, 4));
+	kvc_cache_stats(k.c, &st);
+	EXPECT_EQ(40, st.pages_published);
+	EXPECT_EQ(1, kit_pool(&k).nr_private);
+	adv.advice = KVCACHE_ADVISE_NONVOLATILE;
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_ADVISE, &adv));
+	EXPECT_EQ(0, adv.out_taken);
+	/* It comes with the next page that is full. */
+	ASSERT_EQ(0, kit_add(&k, a, t + 164, 4));
+	kvc_cache_stats(k.c, &st);
+	EXPECT_EQ(42, st.pages_published);
+	EXPECT_EQ(0, kit_pool(&k).nr_private);
+	kit_check(&k, a);
+	kvc_seq_free(a, 0);
+	kit_close(&k);
+}
+
 /* What a fork holds too is published as it is, not exchanged. */
 TEST_F(prefix, publish_what_a_fork_holds)
 {
-	struct kvcache_tenant_set t = {
-		.set = KVCACHE_SET_LIMITS,
-		.max = KVCACHE_LIMIT_MAX,
-		.deadline_ns = KVCACHE_TIME_NEVER,
-	};
 	struct kvc_seq *a, *b, *c;
 	uint64_t h[3];
 	struct kit k;
 
 	kit_open(&k, &(struct kit_spec) { .commons = 1 });
-	t.tenant = k.c->o.domain;
+	commons_max(&k, 0);
 	a = kit_seq(&k, NULL);
 	ASSERT_EQ(0, kit_add(&k, a, self->t, 8));
 	ASSERT_EQ(0, kvc_seq_fork(a, &b));
 	EXPECT_EQ(2, kit_pool(&k).nr_private);
-	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_SET, &t));
+	commons_max(&k, KVCACHE_LIMIT_MAX);
 	/* An equal chain gets there first. */
 	c = kit_seq(&k, "");
 	ASSERT_EQ(0, kit_add(&k, c, self->t, 8));

@@ -24,12 +24,27 @@ extern "C" {
  *
  * Functions return 0 or a positive count, or a negative errno. Nothing is
  * printed; kvc_errmsg() has a sentence on what was refused, why, and what
- * would help. A call that fails has changed nothing. Structs that begin with
+ * would help. A call that fails has changed nothing, unless its description
+ * says so. Structs that begin with
  * @sz are set to ``{ .sz = sizeof(x), ... }`` by the caller: members it does
  * not know are zero, and zero is always the default.
  *
  * Objects of one context are used by one thread at a time; different contexts
  * are independent. There is no global state.
+ */
+
+/**
+ * DOC: pages that are taken away
+ *
+ * A backend may revoke pages that a sequence holds: its tenant's max was
+ * lowered with a deadline, or the memory broke. From then on every call that
+ * would touch that sequence's rows (plan, append, attend, commit, reserve,
+ * fork, read, predict) is -ESTALE; in a batch kvc_errmsg() names the item.
+ * Other sequences are not concerned, and those of an aborted batch are as
+ * before it. Free the sequence, which publishes nothing more and frees nobody
+ * else's pages, and start again from its tokens: kvc_seq_tokens() still has
+ * them. kvc_seq_truncate() to what comes before the first lost page is a
+ * remedy, too.
  */
 
 /**
@@ -122,6 +137,8 @@ int kvc_call(struct kvc *ctx, unsigned int nr, void *arg);
  * @ev: room for @n records
  * @n: at least 1
  *
+ * Begins with what happens after its first call. The library reads events too,
+ * and keeps up to 256 of them for this call; of more, @dropped tells.
  * Return: number of records, 0 if there are none.
  */
 int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n);
@@ -306,7 +323,7 @@ void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out);
  * @available_pages: pages that could be had now, cached ones included
  * @limit_pages: pages that this tenant could ever have here
  * @held_pages: pages charged to the tenant now
- * @fits: 1 if an allocation would succeed now
+ * @fits: 1 if there is room now
  * @possible: 1 if it could succeed on an idle system
  */
 struct kvc_room {
@@ -330,9 +347,16 @@ struct kvc_room {
  * @extra: further tokens to be added later
  * @out: the answer
  *
- * Exact: if nobody else allocates meanwhile, kvc_seq_prefix() and the steps
- * after it take as many pages as it says. Takes and changes nothing. Return: 0
- * or -errno.
+ * For a new sequence the steps are foreseen in this order: kvc_seq_prefix(),
+ * room for the rest of the prompt, and then room for @extra. Exact: if nobody
+ * else takes or gives back pages meanwhile, they take as many pages as it
+ * says, and succeed or not as it says. A page that is deduplicated after it
+ * was filled leaves more room than that.
+ *
+ * What is found is held while the question is asked, and then given back: its
+ * pages count as just used, and the keys as looked up, in the backend's
+ * counters but not in struct kvc_stats. Return: 0; -ESTALE pages of @seq were
+ * revoked; or another -errno.
  */
 int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
@@ -372,6 +396,7 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
  *
  * Publishes the partly filled last page, unless a fork goes on with it, then
  * drops all pages. A planned batch that it is in ends as by kvc_batch_abort().
+ * Nothing is published if pages of it were revoked.
  */
 void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
 
@@ -385,7 +410,9 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
  * the shortest. Whole pages are shared; of a page that matches in part, the
  * matching rows are copied into a fresh one, whose other slots are zeros. A
  * published page that holds exactly the rows wanted is shared, and copied when
- * it is written to. Without room for a copy only whole pages are taken.
+ * it is written to; where the rest of the prompt would not fit beside it, it
+ * is copied now, which lets go of it. Without room for a copy only whole pages
+ * are taken: what fits from scratch fits with what is reused.
  * Return: tokens reused, which is the sequence's length now; -EINVAL if the
  * sequence holds pages, reserved ones included.
  */
@@ -405,7 +432,7 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
  * once, which is looked at every 10 ms, so smaller requests may overtake.
  * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EINTR a
  * signal came while waiting; -EBUSY the sequence is in a planned batch;
- * -ENOMEM.
+ * -ESTALE; -ENOMEM.
  */
 int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
 
@@ -417,7 +444,7 @@ int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
  * All pages that hold tokens belong to both; full ones are published first
  * where they can be. A partly filled tail is copied by whoever writes to it
  * first while both hold it. Return: 0; -EBUSY the parent is in a planned
- * batch; -ENOMEM.
+ * batch; -ESTALE; -ENOMEM.
  */
 int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
 
@@ -450,6 +477,8 @@ const uint32_t *kvc_seq_tokens(const struct kvc_seq *s);
  * @first: first token
  * @n: tokens
  * @out: [@n][dim] elements in the stored type
+ *
+ * Return: 0; -EINVAL; -ESTALE.
  */
 int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 		 uint32_t head, uint32_t first, uint32_t n, void *out);
@@ -482,7 +511,7 @@ void kvc_batch_destroy(struct kvc_batch *b);
  * kind in one call: put those of a kind together. Return: 0; -EDQUOT, -ENOSPC,
  * -E2BIG; -EINVAL no items, an item without tokens or of another cache, a
  * sequence that is there twice; -EBUSY the batch, or a sequence in another
- * one, is planned already.
+ * one, is planned already; -ESTALE a sequence lost pages: plan without it.
  */
 int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,
 		   uint32_t n);
@@ -514,7 +543,8 @@ struct kvc_rope {
  * @v: [rows] rows of kv_heads x v_dim
  * @v_stride: elements from one row of @v to the next
  *
- * @q may be NULL. Return: 0; -EINVAL.
+ * @q may be NULL. Return: 0; -EINVAL; -ESTALE: abort, and plan without the
+ * sequence that is named.
  */
 int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	       float *q, size_t q_stride, const float *k, size_t k_stride,
@@ -530,7 +560,8 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
  * @o: [rows] rows of q_heads x v_dim
  * @o_stride: elements from one row of @o to the next
  *
- * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL.
+ * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL;
+ * -ESTALE as kvc_append().
  */
 int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	       const float *q, size_t q_stride, float *o, size_t o_stride);
@@ -542,8 +573,9 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
  * Pages that became full are published. That one could not be published for
  * want of room, or because it is pinned, is no failure: it stays private, and
  * is tried again with the next full page. Return: 0; -EINVAL no plan, or a
- * layer was not appended; or what else KVCACHE_PUBLISH says, such as -EPERM
- * without a grant: the tokens count all the same.
+ * layer was not appended, and -ESTALE as kvc_append(): the batch is planned
+ * still; or what else KVCACHE_PUBLISH says, such as -EPERM without a grant:
+ * then the plan is over, and the tokens count all the same.
  */
 int kvc_batch_commit(struct kvc_batch *b);
 

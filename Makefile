@@ -80,7 +80,7 @@ dir-of = $(firstword $(subst /, ,$1))
 src-flags = $(flags-$(call dir-of,$1)/%) \
 	$(if $(filter %_avx2.c,$1),$(isa-avx2)) \
 	$(if $(filter %_avx512.c,$1),$(isa-avx512)) \
-	$(if $(filter kernels/cpu/%,$1),-O3) \
+	$(if $(filter kernels/cpu/%,$1),$(if $(SAN),,-O3)) \
 	$(if $(filter $(shims-for),$1),-Ilib/shim)
 
 # ---- output ---------------------------------------------------------------
@@ -247,7 +247,6 @@ fuzz:
 # from an installed copy as from this tree.
 public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
-	kernels/include/kvattn.h:kvattn.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
 man-pages := $(wildcard Documentation/man/*.1)
 # libkvcache.pc can be moved where its folders are below the prefix.

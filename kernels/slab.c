@@ -16,9 +16,14 @@ static const struct {
 	[KVA_BF16] = { "bf16", 2 },
 };
 
-size_t kva_type_size(unsigned int type)
+static size_t elem_size(unsigned int type)
 {
 	return type < KVA_NR_TYPES ? types[type].size : 0;
+}
+
+size_t kva_row_size(unsigned int type, uint32_t dim)
+{
+	return dim * elem_size(type);
 }
 
 const char *kva_type_name(unsigned int type)
@@ -63,7 +68,7 @@ size_t kva_slab_size(unsigned int type, unsigned int order, int is_v,
 
 	if (kva_form(type, order, is_v) == KVA_FORM_ROW2)
 		slots = (slots + 1) & ~(size_t)1;
-	return slots * dim * kva_type_size(type);
+	return slots * kva_row_size(type, dim);
 }
 
 /* Gather (out) or scatter (in) @n rows; the caller's form is a constant. */
@@ -116,7 +121,7 @@ static void move_rows(const struct kva_view *v, void *page, int is_v,
 	size_t dim = is_v ? v->v_dim : v->k_dim;
 	void *slab = kva_slab(v, page, is_v, head);
 
-	if (kva_type_size(type) == 4)
+	if (elem_size(type) == 4)
 		move_uint32_t(form, slab, rows, v->page_tokens, dim, slot, n,
 			      out);
 	else
@@ -175,7 +180,7 @@ void kva_rows_copy(const struct kva_view *v, void *dst, const void *src,
 
 		for (h = 0; h < v->kv_heads; h++)
 			copy_slab(kva_form(type, v->order, is_v),
-				  kva_type_size(type), v->page_tokens,
+				  elem_size(type), v->page_tokens,
 				  is_v ? v->v_dim : v->k_dim,
 				  kva_slab(v, dst, is_v, h),
 				  kva_slab(v, src, is_v, h), n);

@@ -151,11 +151,6 @@ void kvc_cache_destroy(struct kvc_cache *c)
 	free(c);
 }
 
-struct kva_threads *kvc_cache_threads(struct kvc_cache *c)
-{
-	return c->threads;
-}
-
 const char *kvc_cache_isa(const struct kvc_cache *c)
 {
 	return c->ops->name;

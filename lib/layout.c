@@ -52,10 +52,11 @@ static int check_group(const struct kvc_model *m, uint32_t i,
 		return refuse(why, -EINVAL,
 			      "group %u: head dimensions %u and %u, multiples of 16 up to %u can be",
 			      i, g->k_dim, g->v_dim, KVA_DIM_MAX);
-	if (!kva_type_size(g->k_type) || !kva_type_size(g->v_type))
+	if (!kva_row_size(g->k_type, g->k_dim) ||
+	    !kva_row_size(g->v_type, g->v_dim))
 		return refuse(why, -EINVAL, "group %u: unknown element type %u",
-			      i, kva_type_size(g->k_type) ? g->v_type :
-			      g->k_type);
+			      i, kva_row_size(g->k_type, g->k_dim) ?
+			      g->v_type : g->k_type);
 	if (g->window || g->sinks)
 		return refuse(why, -EOPNOTSUPP,
 			      "group %u: sliding windows are not built yet", i);
@@ -194,8 +195,8 @@ int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
 		if (!g->nlayers)
 			return refuse(&why, -EINVAL, "group %u has no layer", i);
 		g->token_bytes = (uint64_t)g->nlayers * g->g.kv_heads *
-			(g->g.k_dim * kva_type_size(g->g.k_type) +
-			 g->g.v_dim * kva_type_size(g->g.v_type));
+			(kva_row_size(g->g.k_type, g->g.k_dim) +
+			 kva_row_size(g->g.v_type, g->g.v_dim));
 		rc = divide(l, i, m->page_tokens, &why);
 		if (rc)
 			return rc;

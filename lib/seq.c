@@ -378,8 +378,8 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 				"head %u of %u, tokens %u to %llu of %u", head,
 				g->g.kv_heads, first,
 				(unsigned long long)first + n, s->len);
-	row = is_v ? g->g.v_dim * kva_type_size(g->g.v_type) :
-		     g->g.k_dim * kva_type_size(g->g.k_type);
+	row = is_v ? kva_row_size(g->g.v_type, g->g.v_dim) :
+		     kva_row_size(g->g.k_type, g->g.k_dim);
 	kvc_layout_view(l, layer, s->c->ro, &v);
 	for (; n; n -= k, first += k, to += k * row) {
 		slot = first % g->page_tokens;

@@ -62,8 +62,8 @@ static void append_rows(const struct kva_append *a, uint32_t row, uint32_t n,
 			char *page, uint32_t slot)
 {
 	const struct kva_view *v = a->kv;
-	size_t k_size = v->k_dim * kva_type_size(v->k_type);
-	size_t v_size = v->v_dim * kva_type_size(v->v_type);
+	size_t k_size = kva_row_size(v->k_type, v->k_dim);
+	size_t v_size = kva_row_size(v->v_type, v->v_dim);
 	char rows[APPEND_ROWS * KVA_DIM_MAX * sizeof(float)]
 		__attribute__((aligned(64)));
 	float turned[KVA_DIM_MAX];

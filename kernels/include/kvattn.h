@@ -4,7 +4,8 @@
  *
  * What the library, the tools and the tests see of kernels/: the paged view,
  * the table of operations, and the choice of a variant. CPU and CUDA implement
- * the same table.
+ * the same table. Of this tree only: it is neither installed nor exported, and
+ * changes with what it serves.
  */
 #ifndef KVATTN_H
 #define KVATTN_H
@@ -15,9 +16,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Everything declared here is exported; lib/libkvcache.map lists it. */
-#pragma GCC visibility push(default)
 
 /**
  * DOC: slabs
@@ -226,13 +224,24 @@ struct kva_ops {
 	int (*merge)(const struct kva_merge *m);
 };
 
+/* Instruction sets, each with those before it. */
+enum kva_isa {
+	KVA_SCALAR = 0,		/* what every CPU has */
+	KVA_AVX2 = 1,		/* and FMA, F16C */
+	KVA_AVX512 = 2,		/* F, BW, VL and DQ */
+};
+
 /**
- * kva_config() - the best variant that this CPU runs
+ * kva_isa() - the instruction set to use, for code that has several
  *
- * KVATTN_ISA in the environment (scalar, avx2, avx512, ref) forces one.
- * Return: the table; NULL if KVATTN_ISA names one that is unknown or that the
- * CPU cannot run.
+ * The best that this CPU runs, or what KVATTN_ISA in the environment (scalar,
+ * avx2, avx512, ref) says; an empty one says nothing.
+ * Return: enum kva_isa; -EOPNOTSUPP if KVATTN_ISA names one that is unknown or
+ * that the CPU cannot run.
  */
+int kva_isa(void);
+
+/* The variant for kva_isa(), or the one KVATTN_ISA names; NULL if it fails. */
 const struct kva_ops *kva_config(void);
 
 /**
@@ -247,8 +256,8 @@ const struct kva_ops *kva_variant(unsigned int i, int *runnable);
 /* Bytes of struct kva_attn.ws that decode and prefill want for this call. */
 size_t kva_workspace(const struct kva_attn *a, const struct kva_threads *t);
 
-/* Bytes of an element of a type; 0 for an unknown type. */
-size_t kva_type_size(unsigned int type);
+/* Bytes of a row of @dim elements; 0 for an unknown type. */
+size_t kva_row_size(unsigned int type, uint32_t dim);
 const char *kva_type_name(unsigned int type);
 /* The type of a name ("f32", "f16", "bf16"), or -EINVAL. */
 int kva_type_parse(const char *name);
@@ -331,8 +340,6 @@ unsigned int kva_threads_count(const struct kva_threads *t);
 void kva_threads_run(struct kva_threads *t, size_t nitems,
 		     void (*fn)(void *arg, size_t item, unsigned int thread),
 		     void *arg);
-
-#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

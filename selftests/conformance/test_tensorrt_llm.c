@@ -146,7 +146,7 @@ CASE(one_token_prompt)
 static void expect_zeros(struct kit *k, uint64_t handle, uint32_t first,
 			 uint32_t end)
 {
-	size_t row = KIT_DIM * kva_type_size(k->g[0].k_type), i;
+	size_t row = kva_row_size(k->g[0].k_type, KIT_DIM), i;
 	uint32_t layer, head, slot, is_v;
 	char bytes[KIT_DIM * 4];
 	struct kva_view v;

@@ -131,10 +131,10 @@ TEST(types_by_name)
 	ASSERT_EQ(-EINVAL, kva_type_parse(""));
 	ASSERT_STREQ("bf16", kva_type_name(KVA_BF16));
 	ASSERT_STREQ("?", kva_type_name(KVA_NR_TYPES));
-	ASSERT_EQ(4, kva_type_size(KVA_F32));
-	ASSERT_EQ(2, kva_type_size(KVA_F16));
-	ASSERT_EQ(2, kva_type_size(KVA_BF16));
-	ASSERT_EQ(0, kva_type_size(KVA_NR_TYPES));
+	ASSERT_EQ(64, kva_row_size(KVA_F32, 16));
+	ASSERT_EQ(32, kva_row_size(KVA_F16, 16));
+	ASSERT_EQ(32, kva_row_size(KVA_BF16, 16));
+	ASSERT_EQ(0, kva_row_size(KVA_NR_TYPES, 16));
 }
 
 TEST_HARNESS_MAIN

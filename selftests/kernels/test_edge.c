@@ -425,7 +425,7 @@ TEST(choice)
 {
 	const struct kva_ops *ops;
 	unsigned int i, seen = 0;
-	int runnable;
+	int runnable, best;
 
 	unsetenv("KVATTN_ISA");
 	for (i = 0; (ops = kva_variant(i, &runnable)); i++) {
@@ -434,13 +434,20 @@ TEST(choice)
 		setenv("KVATTN_ISA", ops->name, 1);
 		ASSERT_EQ(runnable, kva_config() == ops);
 		ASSERT_EQ(!runnable, kva_config() == NULL);
+		ASSERT_EQ(runnable, kva_isa() >= 0);
 		unsetenv("KVATTN_ISA");
 	}
 	ASSERT_EQ(4, i);
 	ASSERT_STREQ("ref", kva_variant(3, NULL)->name);
 	setenv("KVATTN_ISA", "mmx", 1);
 	ASSERT_TRUE(kva_config() == NULL);
+	ASSERT_EQ(-EOPNOTSUPP, kva_isa());
+	setenv("KVATTN_ISA", "ref", 1);
+	ASSERT_EQ(KVA_SCALAR, kva_isa());
+	unsetenv("KVATTN_ISA");
+	best = kva_isa();
 	setenv("KVATTN_ISA", "", 1);
+	ASSERT_EQ(best, kva_isa());
 	ASSERT_TRUE(kva_config() == kva_variant(0, NULL) ||
 		    (kva_variant(0, &runnable) && !runnable));
 }

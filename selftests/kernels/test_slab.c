@@ -47,7 +47,7 @@ TEST(places)
 		for (int is_v = 0; is_v <= 1; is_v++) {
 			unsigned int type = is_v ? s.v_type : s.k_type;
 			size_t D = is_v ? s.v_dim : s.k_dim;
-			size_t P = s.page_tokens, esz = kva_type_size(type);
+			size_t P = s.page_tokens, esz = kva_row_size(type, 1);
 			size_t slots = type == KVA_BF16 && is_v &&
 				       s.order == KVA_CPU ? (P + 1) / 2 * 2 : P;
 			uint32_t head = 2;

@@ -8,6 +8,7 @@
 #include "gguf.h"
 #include "harness.h"
 #include "matmul.h"
+#include "matmul_wide.h"
 
 static const uint32_t types[] = {
 	GGUF_F32, GGUF_F16, GGUF_BF16, GGUF_Q4_0, GGUF_Q4_1, GGUF_Q5_0,
@@ -389,6 +390,42 @@ TEST(bad_jobs_are_refused)
 	matmul_destroy(mm);
 	setenv("KVATTN_ISA", "no such", 1);
 	EXPECT_EQ(-EOPNOTSUPP, matmul_create(NULL, MATMUL_F32, &mm));
+}
+
+/* What oneDNN refuses is not a result. */
+TEST(a_failed_product_is_an_error)
+{
+	struct matmul_job job;
+	struct matmul *mm;
+	struct product p;
+	float y[40 * 64];
+
+	make(&p, GGUF_F32, 64, 64, 40);
+	EXPECT_EQ(0, wide_f32(p.x, p.stride, 40, p.values, 64, 64, y, 64));
+	EXPECT_EQ(-EINVAL, wide_f32(p.x, p.stride, 40, p.values, 64, 64, y,
+				    63));
+	ASSERT_EQ(0, matmul_create(NULL, MATMUL_F32, &mm));
+	job = (struct matmul_job){ &p.w, y, 8 };
+	EXPECT_EQ(-EINVAL, matmul_run(mm, p.x, p.stride, 40, &job, 1));
+	matmul_destroy(mm);
+	drop(&p);
+}
+
+TEST(an_empty_choice_is_none)
+{
+	struct matmul *best, *mm;
+
+	unsetenv("KVATTN_ISA");
+	ASSERT_EQ(0, matmul_create(NULL, MATMUL_F32, &best));
+	setenv("KVATTN_ISA", "", 1);
+	ASSERT_EQ(0, matmul_create(NULL, MATMUL_F32, &mm));
+	EXPECT_STREQ(matmul_isa(best), matmul_isa(mm));
+	matmul_destroy(best);
+	matmul_destroy(mm);
+	setenv("KVATTN_ISA", "ref", 1);
+	ASSERT_EQ(0, matmul_create(NULL, MATMUL_F32, &mm));
+	EXPECT_STREQ("scalar", matmul_isa(mm));
+	matmul_destroy(mm);
 }
 
 TEST(one_row_of_a_matrix)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <kvattn.h>
 #include <kvcache/kvcache.h>
+#include <kvcache/threads.h>
 #include "gguf.h"
 #include "gguf_writer.h"
 #include "harness.h"
@@ -552,6 +553,40 @@ TEST_F(steps, a_text_longer_than_the_context)
 	EXPECT_EQ(0, model_recompute(self->m, text, n, &last, 1, self->logits,
 				     NULL, NULL));
 	free(text);
+}
+
+/* Rotations come in large pieces; the context need not end where one does. */
+TEST_F(steps, a_context_that_is_no_round_number)
+{
+	static const char key[] = "llama.context_length";
+	uint32_t text[101] = { 0 }, last = 0, context = 100;
+	size_t len = gguf_file_size(self->g);
+	struct model_opts mo = { .weights = MODEL_WEIGHTS_F32 };
+	char *bytes = malloc(len), *at;
+	struct gguf *g;
+	struct model *m;
+	FILE *f;
+
+	f = fopen(REFS "tiny-gqa-q8_0-untied.gguf", "r");
+	ASSERT_TRUE(bytes && f);
+	ASSERT_EQ(len, fread(bytes, 1, len, f));
+	fclose(f);
+	at = memmem(bytes, len, key, sizeof(key) - 1);
+	ASSERT_TRUE(at != NULL);
+	/* the key's name, its type, its value */
+	memcpy(at + sizeof(key) - 1 + 4, &context, sizeof(context));
+	ASSERT_EQ(0, gguf_open_mem(bytes, len, &g, err, sizeof(err)));
+	ASSERT_EQ(0, model_load(g, &mo, NULL, &m, err, sizeof(err)));
+	ASSERT_EQ(100, model_info(m)->context);
+	EXPECT_EQ(0, model_recompute(m, text, 1, &last, 1, self->logits, NULL,
+				     NULL));
+	EXPECT_EQ(-EOVERFLOW, model_recompute(m, text, 101, &last, 1,
+					      self->logits, NULL, NULL));
+	EXPECT_EQ(0, model_recompute(m, text, 100, &last, 1, self->logits,
+				     NULL, NULL));
+	model_free(m);
+	gguf_close(g);
+	free(bytes);
 }
 
 struct seen {

@@ -139,6 +139,23 @@ TEST(swiglu_of_extremes)
 	}
 }
 
+/* An odd number of lanes' worth: each width sums in another order. */
+TEST(the_choice_of_instructions_is_kept)
+{
+	static const char *const names[] = { "scalar", "avx2", "avx512" };
+	float x[DIM_MAX], y[DIM_MAX], want[DIM_MAX], got[DIM_MAX];
+	unsigned int v, i;
+
+	for (v = 0; variant(v); v++) {
+		setenv("KVATTN_ISA", names[v], 1);
+		for (i = 0; i < DIM_MAX; i++)
+			x[i] = y[i] = value(i);
+		variant(v)->norm(x, NULL, DIM_MAX, y, 1e-5f, want);
+		ops_norm(NULL, x, NULL, 1, DIM_MAX, y, 1e-5f, got);
+		EXPECT_EQ(0, memcmp(want, got, sizeof(want)));
+	}
+}
+
 TEST(rows_do_not_depend_on_threads)
 {
 	enum { ROWS = 100, DIM = 576 };

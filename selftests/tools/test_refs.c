@@ -9,6 +9,7 @@
 #include <math.h>
 #include <kvattn.h>
 #include <kvcache/kvcache.h>
+#include <kvcache/threads.h>
 #include "gguf.h"
 #include "harness.h"
 #include "model.h"
@@ -39,6 +40,7 @@ struct tally {
 	double bound;
 	double worst;
 	double worst_lse;
+	double squares;		/* of all errors of top logits */
 	unsigned int steps;
 	unsigned int others;	/* another argmax, within twice the bound */
 };
@@ -222,6 +224,7 @@ static void check_step(struct tally *t, const char *name, uint32_t at,
 	for (i = 0; i < TOP; i++) {
 		error = fabs(logits[s->id[i]] - s->logit[i]);
 		t->worst = error > t->worst ? error : t->worst;
+		t->squares += error * error;
 		EXPECT_TRUE(error <= t->bound);
 	}
 	error = fabs(lse - s->lse);
@@ -240,9 +243,9 @@ static void check_step(struct tally *t, const char *name, uint32_t at,
 
 static void report(const struct tally *t, const char *what, const char *mode)
 {
-	ht_log("figure %s %s: worst logit error %.2e, of logsumexp %.2e, bound %g; %u steps, %u with another first token",
-	       what, mode, t->worst, t->worst_lse, t->bound, t->steps,
-	       t->others);
+	ht_log("figure %s %s: worst logit error %.2e, root mean square %.2e, of logsumexp %.2e, bound %g; %u steps, %u with another first token",
+	       what, mode, t->worst, sqrt(t->squares / (TOP * t->steps)),
+	       t->worst_lse, t->bound, t->steps, t->others);
 }
 
 /*

@@ -317,7 +317,7 @@ static inline void kit_check_extra(const struct kit *k, const struct kvc_seq *s,
 	for (layer = 0; layer < KIT_LAYERS; layer++) {
 		const struct kvc_group *g = kit_group(k, layer);
 
-		row = KIT_DIM * kva_type_size(g->k_type);
+		row = kva_row_size(g->k_type, KIT_DIM);
 		rows = malloc(len * row + 1);
 		for (is_v = 0; is_v <= 1; is_v++) {
 			for (head = 0; head < g->kv_heads; head++) {

@@ -181,7 +181,7 @@ TEST(caches)
 	EXPECT_EQ(512, kvc_cache_page_tokens(c, 0));
 	EXPECT_EQ(32, kvc_cache_block_tokens(c, 0));
 	EXPECT_EQ(0, kvc_cache_page_tokens(c, 1));
-	EXPECT_EQ(2, kva_threads_count(kvc_cache_threads(c)));
+	EXPECT_EQ(2, kvc_cache_nthreads(c));
 	kvc_cache_destroy(c);
 	g.window = 128;
 	EXPECT_EQ(-EOPNOTSUPP, kvc_cache_create(ctx, &m, &o, &c));

@@ -323,8 +323,9 @@ TEST_F(seq, footprint_is_what_is_held)
 			EXPECT_EQ(f.pages, kit_used(&k));
 			EXPECT_EQ(f.held_bytes,
 				  kit_used(&k) * kit_page_size(&spec));
-			EXPECT_EQ(2 * KIT_LAYERS * heads[h] * KIT_DIM *
-				  kva_type_size(i % 3), f.bytes_per_token);
+			EXPECT_EQ(2 * KIT_LAYERS * heads[h] *
+				  kva_row_size(i % 3, KIT_DIM),
+				  f.bytes_per_token);
 			for (uint32_t j = 0; j < 3; j++)
 				kvc_seq_free(s[j], 0);
 			kit_close(&k);

@@ -1,22 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What the library exports is what its headers declare and its map lists.
+# What the library exports is what its header declares and its map lists.
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 LC_ALL=C; export LC_ALL
-headers="lib/include/kvcache/kvcache.h kernels/include/kvattn.h"
+header=lib/include/kvcache/kvcache.h
 
-# The headers' declarations, one name a line: comments, preprocessor lines and
+# The header's declarations, one name a line: comments, preprocessor lines and
 # bodies removed, a name before a parenthesis.
-# shellcheck disable=SC2086 # a list
-cat $headers | sed 's,/\*.*\*/,,; /\/\*/,/\*\//d; /^#/d; /\\$/d; /extern "C"/d' |
+sed 's,/\*.*\*/,,; /\/\*/,/\*\//d; /^#/d; /\\$/d; /extern "C"/d' $header |
 	awk '/{/ { depth++ } !depth { print } /}/ && depth { depth-- }' |
-	sed -n 's/.*\<\(kv[ac]_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$tmp/declared"
-sed -n 's/^\t\(kv[ac]_[a-z0-9_]*\);$/\1/p' lib/libkvcache.map | sort >"$tmp/listed"
+	sed -n 's/.*\<\(kvc_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$tmp/declared"
+sed -n 's/^\t\(kvc_[a-z0-9_]*\);$/\1/p' lib/libkvcache.map | sort >"$tmp/listed"
 
-check "the headers declare functions" test -s "$tmp/declared"
-check "the map lists what the headers declare" \
+check "the header declares functions" test -s "$tmp/declared"
+check "the map lists what the header declares" \
 	diff -u "$tmp/declared" "$tmp/listed"
 if [ ! -e "$build/libkvcache.so.0" ]; then
 	skip "the library exports what the map lists" "no shared library built"

@@ -67,26 +67,17 @@ static int is_direct(const struct matrix *w)
 
 static int pick_kernels(const struct matmul_kernels **out)
 {
-	const char *want = getenv("KVATTN_ISA");
-	/* F16C comes with AVX2; not every compiler can ask for it. */
-	int avx2 = __builtin_cpu_supports("avx2") &&
-		   __builtin_cpu_supports("fma");
-	int avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-		     __builtin_cpu_supports("avx512bw") &&
-		     __builtin_cpu_supports("avx512vl") &&
-		     __builtin_cpu_supports("avx512dq");
+	static const struct matmul_kernels *const kernels[] = {
+		[KVA_SCALAR] = &matmul_scalar,
+		[KVA_AVX2] = &matmul_avx2,
+		[KVA_AVX512] = &matmul_avx512,
+	};
+	int isa = kva_isa();
 
-	*out = NULL;
-	if (!want)
-		*out = avx512 ? &matmul_avx512 :
-		       avx2 ? &matmul_avx2 : &matmul_scalar;
-	else if (!strcmp(want, "avx512") && avx512)
-		*out = &matmul_avx512;
-	else if (!strcmp(want, "avx2") && avx2)
-		*out = &matmul_avx2;
-	else if (!strcmp(want, "scalar") || !strcmp(want, "ref"))
-		*out = &matmul_scalar;
-	return *out ? 0 : -EOPNOTSUPP;
+	if (isa < 0)
+		return isa;
+	*out = kernels[isa];
+	return 0;
 }
 
 int matmul_create(struct kva_threads *threads, enum matmul_wide wide,
@@ -260,12 +251,13 @@ static void wide_item(void *arg, size_t item, unsigned int thread)
 	j = find_job(c, item, &first, &n);
 	expand_panel(c, s, j->w, first, n);
 	if (!c->mm->wide) {
-		wide_f32(c->x, c->xs, c->m, s->panel, n, j->w->cols,
-			 j->y + first, j->y_stride);
-		return;
+		ret = wide_f32(c->x, c->xs, c->m, s->panel, n, j->w->cols,
+			       j->y + first, j->y_stride);
+	} else {
+		ret = wide_bf16(c->mm->wide, c->mm->xb, c->m, s->panel, n,
+				j->w->cols, j->y + first, j->y_stride,
+				s->scratch);
 	}
-	ret = wide_bf16(c->mm->wide, c->mm->xb, c->m, s->panel, n, j->w->cols,
-			j->y + first, j->y_stride, s->scratch);
 	if (ret)
 		__atomic_store_n(&c->err, ret, __ATOMIC_RELAXED);
 }

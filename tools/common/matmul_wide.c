@@ -66,12 +66,19 @@ void wide_destroy(struct wide *w)
 	free(w);
 }
 
-void wide_f32(const float *x, size_t x_stride, uint32_t m, const float *panel,
-	      uint32_t n, uint32_t k, float *y, size_t y_stride)
+int wide_f32(const float *x, size_t x_stride, uint32_t m, const float *panel,
+	     uint32_t n, uint32_t k, float *y, size_t y_stride)
 {
 	omp_set_num_threads(1);
-	dnnl_sgemm('N', 'T', m, n, k, 1.0f, x, x_stride, panel, k, 0.0f, y,
-		   y_stride);
+	switch (dnnl_sgemm('N', 'T', m, n, k, 1.0f, x, x_stride, panel, k,
+			   0.0f, y, y_stride)) {
+	case dnnl_success:
+		return 0;
+	case dnnl_invalid_arguments:
+		return -EINVAL;
+	default:
+		return -ENOMEM;
+	}
 }
 
 static uint32_t tile_for(uint32_t m)

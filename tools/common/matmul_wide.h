@@ -21,9 +21,12 @@ struct wide;
 int wide_create(struct wide **out);
 void wide_destroy(struct wide *w);
 
-/* y[m][n] = x[m][k] panel[n][k]^T, y_stride elements apart. */
-void wide_f32(const float *x, size_t x_stride, uint32_t m, const float *panel,
-	      uint32_t n, uint32_t k, float *y, size_t y_stride);
+/*
+ * y[m][n] = x[m][k] panel[n][k]^T, y_stride elements apart. Returns 0, -ENOMEM,
+ * or -EINVAL for strides shorter than rows.
+ */
+int wide_f32(const float *x, size_t x_stride, uint32_t m, const float *panel,
+	     uint32_t n, uint32_t k, float *y, size_t y_stride);
 
 /* Rows of x are taken in tiles: x has room for a multiple of this. */
 #define WIDE_TILE_MIN 32

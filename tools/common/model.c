@@ -125,11 +125,14 @@ static int get_rope(struct model *m, uint32_t n)
 	size_t row = m->rot_dim;
 	float *p;
 
-	if (n <= m->rope_len)
-		return 0;
 	if (n > m->info.context)
 		return -EOVERFLOW;
-	n = (n + ROPE_STEP - 1) / ROPE_STEP * ROPE_STEP;
+	if (n <= m->rope_len)
+		return 0;
+	if (m->info.context - n < ROPE_STEP)
+		n = m->info.context;
+	else
+		n = (n + ROPE_STEP - 1) / ROPE_STEP * ROPE_STEP;
 	p = realloc(m->rope, n * row * sizeof(*p));
 	if (!p)
 		return -ENOMEM;
@@ -259,7 +262,7 @@ static int attend_pages(struct model *m, void *arg, uint32_t layer, float *q,
 			float *o)
 {
 	struct kvc_rope rope = {
-		.kind = KVA_ROPE_PAIR,
+		.kind = KVC_ROPE_PAIR,
 		.rot_dim = m->rot_dim,
 		.table = m->rope,
 	};

@@ -90,18 +90,18 @@ static uint32_t next_random(void)
 static void fill_pages(const struct bench_case *c, struct setup *s)
 {
 	enum { BLOCK = 4096 };
-	size_t esz = kva_type_size(c->type), i;
+	size_t bytes = kva_row_size(c->type, BLOCK), i;
 	uint16_t half[BLOCK];
 	float full[BLOCK];
-	const void *src = esz == 2 ? (const void *)half : full;
+	const void *src = c->type == KVA_F32 ? (const void *)full : half;
 
 	for (i = 0; i < BLOCK; i++) {
 		full[i] = (int32_t)next_random() * 0x1p-31f;
 		half[i] = c->type == KVA_F16 ? kva_f32_to_f16(full[i]) :
 					       kva_f32_to_bf16(full[i]);
 	}
-	for (i = 0; i + BLOCK * esz <= s->arena_size; i += BLOCK * esz)
-		memcpy((char *)s->arena + i, src, BLOCK * esz);
+	for (i = 0; i + bytes <= s->arena_size; i += bytes)
+		memcpy((char *)s->arena + i, src, bytes);
 }
 
 static void set_up(const struct bench_case *c, const struct options *opt,
@@ -178,8 +178,8 @@ static double work_of(const struct bench_case *c, const struct setup *s)
 	double t = PREFILL_TOKENS, before = KV_TOKENS - t;
 
 	if (c->op == DECODE)
-		return 2.0 * s->view.nseq * KV_TOKENS * c->kv_heads * c->dim *
-		       kva_type_size(c->type);
+		return 2.0 * s->view.nseq * KV_TOKENS * c->kv_heads *
+		       kva_row_size(c->type, c->dim);
 	return 4.0 * c->kv_heads * c->group * c->dim *
 	       (t * before + t * (t + 1) / 2);
 }

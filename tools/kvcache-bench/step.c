@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <kvcache/threads.h>
 
 #include "bench.h"
 #include "gguf.h"
@@ -296,13 +297,13 @@ static void run_table(struct world *w, const struct options *opt)
 	if (opt->json)
 		printf("{\"products\": \"%s\", \"kernels\": \"%s\", \"threads\": %u, \"steps\": %d, \"results\": [",
 		       model_products(w->model), kvc_cache_isa(w->cache),
-		       kva_threads_count(kvc_cache_threads(w->cache)), STEPS);
+		       kvc_cache_nthreads(w->cache), STEPS);
 	else
 		printf("%s, kernels %s, %u threads; with the cache median [min..max] of %d steps from there on\n"
 		       "              with the cache    tokens    without, ms tokens     ratio\n"
 		       "position        ms            computed            computed\n",
 		       model_products(w->model), kvc_cache_isa(w->cache),
-		       kva_threads_count(kvc_cache_threads(w->cache)), STEPS);
+		       kvc_cache_nthreads(w->cache), STEPS);
 	for (i = 0; i < opt->n; i++) {
 		measure(w, s, opt->places[i], &f[i]);
 		print_figure(opt, &f[i]);

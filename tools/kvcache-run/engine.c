@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <kvcache/threads.h>
 
 #include <nettle/sha2.h>
 

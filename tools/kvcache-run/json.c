@@ -38,10 +38,11 @@ static json_t *id_list(const uint32_t *ids, uint32_t n)
 
 static json_t *verdict(const struct verdict *d)
 {
-	return json_pack("{s:b, s:i, s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
+	return json_pack("{s:b, s:i, s:o, s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
 			 "ok", d->ok,
 			 "positions", d->positions,
 			 "max_diff", number(d->diff),
+			 "top_max_diff", number(d->top_diff),
 			 "steps", d->steps,
 			 "step_max_diff", number(d->step_diff),
 			 "bound", d->bound,
@@ -111,8 +112,7 @@ static json_t *model(const struct engine *e)
 			 "kernels", kvc_cache_isa(e->cache),
 			 "k_type", kva_type_name(e->opts->k_type),
 			 "v_type", kva_type_name(e->opts->v_type),
-			 "threads", (int)kva_threads_count(
-				kvc_cache_threads(e->cache)),
+			 "threads", (int)kvc_cache_nthreads(e->cache),
 			 "page_tokens", kvc_cache_page_tokens(e->cache, 0),
 			 "page_bytes", (json_int_t)e->page_size,
 			 "parameters", (json_int_t)e->info.params);

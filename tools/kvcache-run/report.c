@@ -178,8 +178,9 @@ static void verdict(FILE *f, const struct result *v)
 {
 	const struct verdict *d = &v->verdict;
 
-	fprintf(f, "verify %s: %s: largest logit difference %.3g in one pass over %u positions, %.3g in %u single steps, bound %.3g; tokens equal at %u of %u",
-		v->name, d->ok ? "ok" : "FAILED", d->diff, d->positions,
+	fprintf(f, "verify %s: %s: largest logit difference %.3g (%.3g among the %u likeliest) in one pass over %u positions, %.3g in %u single steps, bound %.3g; tokens equal at %u of %u",
+		v->name, d->ok ? "ok" : "FAILED", d->diff, d->top_diff,
+		VERIFY_TOP, d->positions,
 		d->step_diff, d->steps, d->bound, d->equal, d->positions);
 	if (d->unclear)
 		fprintf(f, ", margin below twice the bound at %u, first at token %u",
@@ -221,7 +222,7 @@ static void setup(const struct report *r, FILE *f)
 		e->info.name[0] ? e->info.name : e->opts->model,
 		e->model ? model_products(e->model) : "not loaded",
 		kvc_cache_isa(e->cache),
-		kva_threads_count(kvc_cache_threads(e->cache)),
+		kvc_cache_nthreads(e->cache),
 		kva_type_name(e->opts->k_type), kva_type_name(e->opts->v_type),
 		kvc_cache_page_tokens(e->cache, 0),
 		human_size(e->page_size, size), r->load_s, r->wall_s);

@@ -68,8 +68,8 @@ static size_t row_size(const struct check *k, int is_v)
 {
 	const struct kvc_group *g = &k->e->group;
 
-	return is_v ? g->v_dim * kva_type_size(g->v_type)
-		    : g->k_dim * kva_type_size(g->k_type);
+	return is_v ? kva_row_size(g->v_type, g->v_dim)
+		    : kva_row_size(g->k_type, g->k_dim);
 }
 
 struct check *check_create(const struct engine *e)
@@ -237,12 +237,16 @@ static void one_position(void *arg, uint32_t pos, const float *logits)
 	struct pass *p = arg;
 	struct check *k = p->k;
 	const struct kept *kept = &k->kept[p->at];
-	uint32_t vocab = k->e->info.vocab, top[2];
+	uint32_t vocab = k->e->info.vocab, top[VERIFY_TOP], i;
 	struct verdict *v = &k->v;
 	bool equal;
 
 	v->diff = fmaxf(v->diff, distance(kept->logits, logits, vocab));
-	sample_top(logits, vocab, 2, top);
+	sample_top(logits, vocab, VERIFY_TOP, top);
+	for (i = 0; i < VERIFY_TOP; i++)
+		v->top_diff = fmaxf(v->top_diff,
+				    distance(&kept->logits[top[i]],
+					     &logits[top[i]], 1));
 	equal = sample_greedy(kept->logits, vocab) == top[0];
 	v->equal += equal;
 	if (logits[top[0]] - logits[top[1]] >= 2 * v->bound)

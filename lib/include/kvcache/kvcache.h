@@ -145,7 +145,7 @@ int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n);
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* Element types of K and V: the numbers of enum kva_type. */
+/* Element types of K and V. */
 #define KVC_F32		0
 #define KVC_F16		1
 #define KVC_BF16	2
@@ -184,7 +184,7 @@ struct kvc_group {
  * @q_heads: query heads, a multiple of each group's kv_heads
  * @page_tokens: slots in a page of every group; 0: the largest multiple of 8
  *               that fits, or, if fewer than 16 fit, as many as fit
- * @row_major: KVA_ROW slabs instead of the CPU's order
+ * @row_major: a head's rows one after the other, not the CPU's order
  * @id: identifies the weights, such as a digest of the model file
  * @epoch: changes when the weights do under the same @id
  */
@@ -251,7 +251,8 @@ int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
  * @no_reuse: publish nothing and find nothing
  * @no_dedup: publish pages although equal ones exist
  * @domain: tenant to publish into; 0 for the own one
- * @split: struct kva_attn.split, 0 for the default
+ * @split: tokens in one piece of a decode, a multiple of 16; 0 for 512.
+ *         Results depend on it
  * @isa: kernel variant, NULL for the best
  * @salt: seeds every key; zeros for none. Those who share pages have the same
  */
@@ -283,9 +284,22 @@ int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
 /* Its sequences and batches must be gone. */
 void kvc_cache_destroy(struct kvc_cache *c);
 
-struct kva_threads;
-/* The cache's thread pool, for the caller's own work between kernels. */
-struct kva_threads *kvc_cache_threads(struct kvc_cache *c);
+/* Threads of the cache, the calling one included. */
+uint32_t kvc_cache_nthreads(const struct kvc_cache *c);
+
+/**
+ * kvc_cache_run() - the caller's own work between kernels, on their threads
+ * @c: the cache
+ * @nitems: items, taken in ascending order by whoever is free
+ * @fn: gets @arg, the item, and a thread's number below kvc_cache_nthreads()
+ * @arg: for @fn
+ *
+ * Returns when all are done. @fn calls nothing of this cache.
+ */
+void kvc_cache_run(struct kvc_cache *c, size_t nitems,
+		   void (*fn)(void *arg, size_t item, unsigned int thread),
+		   void *arg);
+
 const char *kvc_cache_isa(const struct kvc_cache *c);
 uint32_t kvc_cache_page_tokens(const struct kvc_cache *c, uint32_t group);
 uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group);
@@ -519,11 +533,33 @@ int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,
 /* Position of each row in its sequence, [rows]; valid until the batch ends. */
 const uint32_t *kvc_batch_positions(const struct kvc_batch *b);
 
+enum kvc_rope_kind {
+	KVC_ROPE_NONE = 0,
+	KVC_ROPE_PAIR = 1,	/* elements 2i and 2i + 1 rotate together */
+	KVC_ROPE_HALF = 2,	/* elements i and i + rot_dim / 2 do */
+};
+
+/**
+ * kvc_rope_table() - cosines and sines for struct kvc_rope
+ * @table: [@npos][@rot_dim / 2][2]
+ * @first: first position
+ * @npos: number of positions
+ * @rot_dim: elements of a head that rotate, even
+ * @base: the model's RoPE base, such as 10000
+ * @scale: linear scaling: positions are multiplied with it; 1 for none
+ * @factors: [@rot_dim / 2] divisors of the frequencies, or NULL
+ *
+ * Computed in double, rounded once. RoFormer, arXiv:2104.09864, equation 34.
+ */
+void kvc_rope_table(float *table, uint32_t first, uint32_t npos,
+		    uint32_t rot_dim, double base, double scale,
+		    const float *factors);
+
 /**
  * struct kvc_rope - rotary embedding to apply on append
- * @kind: enum kva_rope
+ * @kind: enum kvc_rope_kind
  * @rot_dim: elements of a head that rotate
- * @table: kva_rope_table() from position 0, for every position of the batch
+ * @table: kvc_rope_table() from position 0, for every position of the batch
  */
 struct kvc_rope {
 	uint32_t kind;

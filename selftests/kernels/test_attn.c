@@ -14,6 +14,8 @@ static const uint32_t dims[] = { 64, 80, 96, 112, 128, 192, 256, 16, 48 };
 static const uint32_t groups[] = { 1, 3, 4, 7, 8, 2, 13 };
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
+/* All pairs of types with all page sizes, in one order. */
+#define NCASES (9 * N(page_tokens))
 
 /* Lengths at the borders of pages and of pieces of @split tokens. */
 static uint32_t pick_len(unsigned int i, uint32_t P, uint32_t split)
@@ -81,7 +83,7 @@ static void compare_case(const struct kva_ops *ops, struct kva_threads *t,
 	free(lse);
 }
 
-static void compare(const char *name, int decode)
+static void compare(const char *name, int decode, enum kva_order order)
 {
 	const struct kva_ops *ops = kit_variant(name);
 	struct kit_error by_type[KVA_NR_TYPES] = { 0 };
@@ -90,26 +92,32 @@ static void compare(const char *name, int decode)
 	unsigned int i;
 
 	ASSERT_EQ(0, kva_threads_create(2, &t));
-	for (i = 0; i < 9 * 2 * N(page_tokens); i++) {
+	for (i = order * NCASES; i < (order + 1) * NCASES; i++) {
 		case_shape(&s, i, decode);
 		s.k_type = i / N(page_tokens) % 3;
 		s.v_type = i / N(page_tokens) / 3 % 3;
-		s.order = i / N(page_tokens) / 9;
+		s.order = order;
 		compare_case(ops, t, &s, decode, &by_type[s.k_type]);
 	}
 	for (i = 0; i < KVA_NR_TYPES; i++)
-		ht_log("%s %s %s: NMSE %.2g, worst %.2g", name,
-		       decode ? "decode" : "prefill", kva_type_name(i),
+		ht_log("%s %s order %u %s: NMSE %.2g, worst %.2g", name,
+		       decode ? "decode" : "prefill", order, kva_type_name(i),
 		       by_type[i].err / by_type[i].ref, by_type[i].worst);
 	kva_threads_destroy(t);
 }
 
-TEST(decode_scalar) { compare("scalar", 1); }
-TEST(decode_avx2) { compare("avx2", 1); }
-TEST(decode_avx512) { compare("avx512", 1); }
-TEST(prefill_scalar) { compare("scalar", 0); }
-TEST(prefill_avx2) { compare("avx2", 0); }
-TEST(prefill_avx512) { compare("avx512", 0); }
+TEST(decode_row_scalar) { compare("scalar", 1, KVA_ROW); }
+TEST(decode_row_avx2) { compare("avx2", 1, KVA_ROW); }
+TEST(decode_row_avx512) { compare("avx512", 1, KVA_ROW); }
+TEST(decode_cpu_scalar) { compare("scalar", 1, KVA_CPU); }
+TEST(decode_cpu_avx2) { compare("avx2", 1, KVA_CPU); }
+TEST(decode_cpu_avx512) { compare("avx512", 1, KVA_CPU); }
+TEST(prefill_row_scalar) { compare("scalar", 0, KVA_ROW); }
+TEST(prefill_row_avx2) { compare("avx2", 0, KVA_ROW); }
+TEST(prefill_row_avx512) { compare("avx512", 0, KVA_ROW); }
+TEST(prefill_cpu_scalar) { compare("scalar", 0, KVA_CPU); }
+TEST(prefill_cpu_avx2) { compare("avx2", 0, KVA_CPU); }
+TEST(prefill_cpu_avx512) { compare("avx512", 0, KVA_CPU); }
 
 /* Long sequences, the default split, and more rows than one item takes. */
 static void compare_long(const char *name)

@@ -225,6 +225,16 @@ TEST(top_is_in_order)
 	}
 }
 
+TEST(the_top_none)
+{
+	float logits[] = { 1, 5, 3 };
+	uint32_t ids[2] = { 0, 77 };
+
+	sample_top(logits, 3, 0, &ids[1]);
+	EXPECT_EQ(0, ids[0]);
+	EXPECT_EQ(77, ids[1]);
+}
+
 TEST(logsumexp)
 {
 	float logits[N];

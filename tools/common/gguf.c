@@ -488,7 +488,8 @@ int gguf_open(const char *path, struct gguf **out, char *err, size_t errlen)
 	void *p;
 	int fd, ret;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Opening a FIFO would wait for a writer. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st)) {
 		ret = -errno;
 		snprintf(err, errlen, "%s: cannot open: %s; name a GGUF file",
@@ -498,7 +499,7 @@ int gguf_open(const char *path, struct gguf **out, char *err, size_t errlen)
 	if (!S_ISREG(st.st_mode) || !st.st_size) {
 		ret = -EINVAL;
 		snprintf(err, errlen, "%s: %s; name a GGUF file", path,
-			 st.st_size ? "not a regular file" : "empty");
+			 S_ISREG(st.st_mode) ? "empty" : "not a regular file");
 		goto out;
 	}
 	p = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

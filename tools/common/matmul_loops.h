@@ -35,24 +35,25 @@ INLINE void dot_row(unpack_fn unpack, size_t bytes, const uint8_t *row,
 {
 	vf acc[MATMUL_GROUP][NSUMS], w[NV];
 	uint32_t k;
-	unsigned int i, v;
+	unsigned int i, v, s;
 
 #pragma GCC unroll 4
 	for (i = 0; i < nx; i++)
-#pragma GCC unroll 4
-		for (v = 0; v < NSUMS; v++)
-			acc[i][v] = v_zero();
+#pragma GCC unroll 2
+		for (s = 0; s < NSUMS; s++)
+			acc[i][s] = v_zero();
 	for (k = 0; k < cols; k += MATMUL_RUN, row += bytes) {
 		__builtin_prefetch(row + PREFETCH);
 		unpack(row, w);
 #pragma GCC unroll 4
 		for (i = 0; i < nx; i++)
-#pragma GCC unroll 32
-			for (v = 0; v < NV; v++)
-				acc[i][v % NSUMS] =
-					v_fma(w[v], v_load(x + i * xs + k +
-							   v * LANES),
-					      acc[i][v % NSUMS]);
+#pragma GCC unroll 2
+			for (v = 0; v < NV; v += NSUMS)
+#pragma GCC unroll 2
+				for (s = 0; s < NSUMS; s++)
+					acc[i][s] = v_fma(w[v + s], v_load(
+						x + i * xs + k +
+						(v + s) * LANES), acc[i][s]);
 	}
 #pragma GCC unroll 4
 	for (i = 0; i < nx; i++)
@@ -94,7 +95,7 @@ INLINE void expand_row(unpack_fn unpack, size_t bytes, const struct matrix *m,
 
 	for (k = 0; k < m->cols; k += MATMUL_RUN, row += bytes) {
 		unpack(row, w);
-#pragma GCC unroll 32
+#pragma GCC unroll 4
 		for (v = 0; v < NV; v++) {
 			if (f32)
 				v_store(f32 + k + v * LANES, w[v]);

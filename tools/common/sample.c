@@ -205,7 +205,7 @@ void sample_top(const float *logits, uint32_t vocab, uint32_t k,
 {
 	uint32_t i, j, n = 0;
 
-	for (i = 0; i < vocab; i++) {
+	for (i = 0; k && i < vocab; i++) {
 		if (n == k && !(logits[i] > logits[ids[n - 1]]))
 			continue;
 		j = n < k ? n++ : n - 1;

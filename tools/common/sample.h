@@ -52,7 +52,7 @@ uint32_t sample_greedy(const float *logits, uint32_t vocab);
  * sample_top() - the largest logits, in order, equal ones by id
  * @logits: [@vocab]
  * @vocab: their number
- * @k: how many, at most @vocab
+ * @k: how many, at most @vocab; may be 0
  * @ids: [@k]
  */
 void sample_top(const float *logits, uint32_t vocab, uint32_t k,

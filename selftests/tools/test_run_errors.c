@@ -61,6 +61,8 @@ TEST(options)
 	USAGE("-m x -p y --threads 0", "--threads 0", "whole number");
 	USAGE("-m x -p y --score --verify", "--score", "leave out");
 	USAGE("-m x -p y --no-cache --verify", "--verify", "leave out");
+	USAGE("-m x -p y --verify --weights auto", "--weights auto",
+	      "leave it out");
 	USAGE("-m x -f y --chat", "--chat", "leave out");
 	USAGE("-m x -p y --system a --system-file b", "--system", "one of them");
 	r = kit_run(NULL, "--bogus");

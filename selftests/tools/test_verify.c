@@ -9,6 +9,8 @@
 #include "../../tools/kvcache-run/util.c"
 #include "../../tools/kvcache-run/verify.c"
 
+#include <kvcache/threads.h>
+
 #include "gguf.h"
 #include "internal.h"
 

@@ -64,7 +64,7 @@ static const char help[] =
 "\n"
 "Checks\n"
 "      --verify           compare with passes that use no cache, and check that\n"
-"                         no stored row changed; weights are f32 unless given\n"
+"                         no stored row changed; weights are f32 then\n"
 "      --score            one pass over the text: its log-probability and\n"
 "                         perplexity; generates nothing and holds no page\n"
 "\n"
@@ -336,6 +336,9 @@ static int check(const struct options *o)
 		return complain("--score generates nothing: leave out --chat, --no-cache and --verify");
 	if (o->no_cache && o->verify)
 		return complain("--verify checks the cache: leave out --no-cache");
+	if (o->verify && o->weights != MODEL_WEIGHTS_F32)
+		return complain("--weights %s: the bounds of --verify are for f32: leave it out",
+				weights_name(o->weights));
 	if (o->page_size & (o->page_size - 1))
 		return complain("--page-size %llu: give a power of two",
 				(unsigned long long)o->page_size);

@@ -19,10 +19,14 @@ void progress_pause(bool p)
 
 void progress(const char *what, double done)
 {
-	if (paused || !isatty(STDERR_FILENO))
+	static int last;
+	int percent = 100 * done;
+
+	if (paused || (shown && percent == last) || !isatty(STDERR_FILENO))
 		return;
-	fprintf(stderr, "\r\033[K%s %3.0f %%", what, 100 * done);
+	fprintf(stderr, "\r\033[K%s %3d %%", what, percent);
 	fflush(stderr);
+	last = percent;
 	shown = true;
 }
 

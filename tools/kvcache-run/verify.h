@@ -14,10 +14,14 @@ struct conv;
 struct engine;
 struct kvc_seq;
 
+#define VERIFY_TOP 8
+
 /**
  * struct verdict - the result of one conversation's checks
  * @positions: positions whose logits were used to choose a token
  * @diff: largest difference of a logit from one pass without a cache
+ * @top_diff: the same among the VERIFY_TOP most likely tokens; it decides
+ *            nothing, but says whether @diff is at tokens that matter
  * @steps: positions that were computed once more, each by itself
  * @step_diff: largest difference of a logit from those
  * @bound: what is allowed
@@ -34,6 +38,7 @@ struct kvc_seq;
 struct verdict {
 	uint32_t positions;
 	float diff;
+	float top_diff;
 	uint32_t steps;
 	float step_diff;
 	float bound;

@@ -59,7 +59,7 @@ int ledger_count_here(uint32_t pages, uint32_t nr_tenants)
 
 #endif
 
-/* Instructions and misses of the first data cache, in one of callgrind's dumps. */
+/* Instructions and misses of the first data cache in a dump of callgrind's. */
 static int read_dump(const char *path, const char *what, double *instructions,
 		     double *misses)
 {

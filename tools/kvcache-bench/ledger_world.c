@@ -61,7 +61,7 @@ static void make_key(uint8_t *key, uint64_t chain, uint32_t pos)
 	memcpy(key + 8, &pos, sizeof(pos));
 }
 
-/* ---- calls ------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------- */
 
 static int alloc(struct ledger_world *w, struct kvl_client *c, u64 *out,
 		 uint32_t nr)
@@ -116,7 +116,7 @@ static int lookup(struct ledger_world *w, struct kvl_client *c, uint64_t chain,
 	return err ? err : a.out_nr_pages == want ? 0 : -ENOENT;
 }
 
-/* ---- the ledger --------------------------------------------------------------- */
+/* ---- the ledger ------------------------------------------------------ */
 
 static void make_tenants(struct ledger_world *w)
 {
@@ -238,7 +238,7 @@ void ledger_world_free(struct ledger_world *w)
 	free(w->chains);
 }
 
-/* ---- a round -------------------------------------------------------------------- */
+/* ---- a round --------------------------------------------------------- */
 
 uint32_t ledger_op_count(const struct ledger_world *w, enum ledger_op op)
 {

@@ -75,9 +75,9 @@ u32 model_handles(struct model *m, u32 client, u32 pool, u64 *out, u32 max,
 
 	for (i = 1; i <= p->nr; i++) {
 		const struct orc_page *g = &p->page[i];
-		bool held = (g->state == KVCACHE_PAGE_PRIVATE &&
-			     g->owner == client) ||
-			    (g->state == KVCACHE_PAGE_SHARED && g->refs[client]);
+		bool held = g->state == KVCACHE_PAGE_PRIVATE ?
+			    g->owner == client :
+			    g->state == KVCACHE_PAGE_SHARED && g->refs[client];
 
 		if (!held || (state && g->state != state))
 			continue;
@@ -114,7 +114,7 @@ static void show_handles(struct model *m, const u64 *h, u32 nr)
 			   kvl_index(h[k]));
 }
 
-/* ---- alloc ------------------------------------------------------------------ */
+/* ---- alloc ----------------------------------------------------------- */
 
 static void op_alloc(struct model *m)
 {
@@ -194,7 +194,7 @@ static void op_check(struct model *m)
 	SAME(m, "held", a.held, b.held);
 }
 
-/* ---- free, advise, pin ---------------------------------------------------------- */
+/* ---- free, advise, pin ----------------------------------------------- */
 
 static void op_free(struct model *m)
 {
@@ -304,7 +304,7 @@ static void op_access(struct model *m)
 		     orc_access(&m->o, c, pool, i, write));
 }
 
-/* ---- work and time --------------------------------------------------------------- */
+/* ---- work and time --------------------------------------------------- */
 
 static void op_work(struct model *m)
 {

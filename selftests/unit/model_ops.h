@@ -18,18 +18,18 @@ void model_note(struct model *m, const char *fmt, ...)
 u32 model_client(struct model *m);
 u32 model_tenant(struct model *m, u32 which);
 u32 model_pool(struct model *m);
-/* Handles that a client holds, in random order, some of them wrong; how many. */
+/* Handles that a client holds, in random order, one of them wrong; how many. */
 u32 model_handles(struct model *m, u32 client, u32 pool, u64 *out, u32 max,
 		  u32 state, bool wrong);
 /* After -EAGAIN: nothing changed; give the ledger nodes. */
 void model_feed(struct model *m, u32 pool);
 
-/* ---- model_ops_index.c ----------------------------------------------------- */
+/* ---- model_ops_index.c ----------------------------------------------- */
 
 void model_publish(struct model *m);
 void model_lookup(struct model *m);
 
-/* ---- model_ops_tenant.c ---------------------------------------------------- */
+/* ---- model_ops_tenant.c ---------------------------------------------- */
 
 void model_create(struct model *m);
 void model_set(struct model *m);

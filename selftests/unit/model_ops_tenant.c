@@ -8,7 +8,7 @@
 
 #include "model_ops.h"
 
-/* ---- tenants ---------------------------------------------------------------- */
+/* ---- tenants --------------------------------------------------------- */
 
 static void fill_set(struct model *m, struct kvcache_tenant_set *a)
 {
@@ -155,7 +155,7 @@ void model_remove(struct model *m)
 	SAME(m, "pages of kvl_tenant_remove()", a, b);
 }
 
-/* ---- clients ------------------------------------------------------------------ */
+/* ---- clients --------------------------------------------------------- */
 
 void model_attach(struct model *m)
 {
@@ -236,7 +236,7 @@ void model_events(struct model *m)
 	}
 }
 
-/* ---- pools --------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------- */
 
 void model_resize(struct model *m)
 {

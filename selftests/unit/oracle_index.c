@@ -52,7 +52,7 @@ static void get(struct oracle *o, u32 pool, u32 index, u32 client)
 	}
 }
 
-/* ---- publish ---------------------------------------------------------------- */
+/* ---- publish --------------------------------------------------------- */
 
 struct plan {
 	u32 domain;
@@ -321,7 +321,7 @@ int orc_publish(struct oracle *o, u32 client, struct kvcache_publish *arg,
 	return 0;
 }
 
-/* ---- lookup ------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------- */
 
 /* Who may be searched, in order; 0 at the end. */
 static u32 domain_of(const struct oracle *o, u32 tenant, u32 nth)

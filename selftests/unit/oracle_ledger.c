@@ -8,7 +8,7 @@
 
 #include "oracle_priv.h"
 
-/* ---- counting -------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------- */
 
 bool orc_is_takeable(const struct orc_page *g)
 {
@@ -142,7 +142,7 @@ static s64 room_of(const struct oracle *o, u32 pool, u32 tenant)
 	return max > used ? min_t(u64, max - used, INT64_MAX) : 0;
 }
 
-/* ---- time -------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------ */
 
 void orc_stamp(struct oracle *o, u32 pool, struct orc_page *g)
 {
@@ -183,7 +183,7 @@ void orc_call(struct oracle *o, u32 pool, u64 now)
 	} while (first);
 }
 
-/* ---- taking ------------------------------------------------------------------ */
+/* ---- taking ---------------------------------------------------------- */
 
 static bool before(const struct orc_page *a, const struct orc_page *b)
 {
@@ -279,7 +279,7 @@ static void make_room(struct oracle *o, u32 pool, u32 tenant, u32 nr)
 	}
 }
 
-/* ---- waiting ------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------- */
 
 /* The first request in a queue; @within: within its tenant's min. */
 static struct orc_request *head(struct oracle *o, u32 pool, u32 tenant,
@@ -462,7 +462,7 @@ void orc_unback(struct oracle *o, u32 pool)
 	}
 }
 
-/* ---- requests ------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------- */
 
 static int test(struct oracle *o, u32 pool, u32 tenant, u64 nr, u64 *missing)
 {

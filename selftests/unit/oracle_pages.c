@@ -57,7 +57,7 @@ bool orc_findable(const struct oracle *o, u32 pool, const struct orc_page *g)
 		g->expiry > o->pool[pool].now);
 }
 
-/* ---- ways out of a state ------------------------------------------------------ */
+/* ---- ways out of a state --------------------------------------------- */
 
 void orc_release(struct oracle *o, u32 pool, u32 index)
 {
@@ -199,7 +199,7 @@ int orc_access(const struct oracle *o, u32 client, u32 pool, u32 index,
 	return 0;
 }
 
-/* ---- free ----------------------------------------------------------------------- */
+/* ---- free ------------------------------------------------------------ */
 
 int orc_free(struct oracle *o, u32 client, u32 pool, const u64 *pages, u32 nr,
 	     u64 now)
@@ -240,7 +240,7 @@ int orc_free(struct oracle *o, u32 client, u32 pool, const u64 *pages, u32 nr,
 	return 0;
 }
 
-/* ---- advise ---------------------------------------------------------------------- */
+/* ---- advise ---------------------------------------------------------- */
 
 static int taken_record(const struct oracle *o, u32 client, u32 pool,
 			u64 handle)

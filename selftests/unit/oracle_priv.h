@@ -9,7 +9,7 @@
 
 #include "oracle_ledger.h"
 
-/* ---- oracle_ledger.c ------------------------------------------------------- */
+/* ---- oracle_ledger.c ------------------------------------------------- */
 
 /* Pages charged, those on their way counted where they go to. */
 s64 orc_live(const struct oracle *o, u32 pool, u32 tenant);
@@ -36,7 +36,7 @@ void orc_unback(struct oracle *o, u32 pool);
 void orc_keep_limit(struct oracle *o, u32 pool, u32 tenant);
 void orc_finish(struct oracle *o, struct orc_request *r, int status);
 
-/* ---- oracle_pages.c -------------------------------------------------------- */
+/* ---- oracle_pages.c -------------------------------------------------- */
 
 u64 orc_handle(const struct oracle *o, u32 pool, u32 index);
 /* The page of a handle, or -ESTALE. */
@@ -55,7 +55,7 @@ void orc_take(struct oracle *o, u32 pool, u32 index);
 void orc_put(struct oracle *o, u32 pool, u32 index, u32 client, u32 nr);
 bool orc_findable(const struct oracle *o, u32 pool, const struct orc_page *g);
 
-/* ---- oracle_tenants.c ------------------------------------------------------ */
+/* ---- oracle_tenants.c ------------------------------------------------ */
 
 /* Pages charged that are not on their way out. */
 u64 orc_staying(const struct oracle *o, u32 pool, u32 tenant);

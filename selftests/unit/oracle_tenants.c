@@ -14,7 +14,7 @@ void orc_init(struct oracle *o, const struct kvl_config *cfg)
 	o->cfg = *cfg;
 }
 
-/* ---- events ---------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------- */
 
 void orc_post(struct oracle *o, u32 tenant, const struct kvcache_event *ev)
 {
@@ -52,7 +52,7 @@ u32 orc_events(struct oracle *o, u32 client, struct kvcache_event *ev, u32 nr)
 	return k;
 }
 
-/* ---- pools ------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------- */
 
 static void add_pages(struct oracle *o, struct orc_pool *p, u32 nr)
 {
@@ -286,7 +286,7 @@ u64 orc_next_tick(const struct oracle *o)
 	return next;
 }
 
-/* ---- tenants -------------------------------------------------------------------- */
+/* ---- tenants --------------------------------------------------------- */
 
 static int set_test(const struct oracle *o, u32 tenant,
 		    const struct kvcache_tenant_set *arg)
@@ -541,7 +541,7 @@ int orc_tenant_remove(struct oracle *o, u32 tenant, u64 *pages, u64 now)
 	return 0;
 }
 
-/* ---- clients --------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------- */
 
 int orc_client_attach(struct oracle *o, u32 number, u32 tenant)
 {
@@ -572,7 +572,7 @@ void orc_client_kill(struct oracle *o, u32 client)
 			orc_serve(o, k);
 }
 
-/* The page that the client got last; of those it was the first to hold, or not. */
+/* The page that the client got last of those it was the first to hold, or not. */
 static u32 latest(const struct oracle *o, u32 pool, u32 client, bool first)
 {
 	const struct orc_pool *p = &o->pool[pool];

@@ -682,21 +682,11 @@ TEST(paths)
 	EXPECT_EQ(gguf_open(path, &g, NULL, 0), -EBADMSG);
 	close(fd);
 	unlink(path);
-}
-
-/* Nobody writes to it: whoever waits for that waits for ever. */
-TEST_TIMEOUT(fifo, 20)
-{
-	char dir[] = "/tmp/kvcache-gguf-XXXXXX", path[64];
-	struct gguf *g;
-
-	ASSERT_TRUE(mkdtemp(dir) != NULL);
-	snprintf(path, sizeof(path), "%s/fifo", dir);
+	/* Nobody writes to it: whoever waits for that waits for ever. */
 	ASSERT_EQ(0, mkfifo(path, 0600));
-	EXPECT_EQ(-EINVAL, gguf_open(path, &g, err, sizeof(err)));
-	EXPECT_NE(NULL, strstr(err, "fifo: not a regular file; "));
+	EXPECT_EQ(gguf_open(path, &g, err, sizeof(err)), -EINVAL);
+	EXPECT_TRUE(strstr(err, ": not a regular file; "));
 	unlink(path);
-	rmdir(dir);
 }
 
 TEST_HARNESS_MAIN

@@ -159,8 +159,8 @@ TEST_F(verify, a_row_that_is_wrong)
 	check_logits(self->k, TOKENS - 1, self->logits);
 	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
 	EXPECT_FALSE(v.ok);
-	EXPECT_TRUE(v.diff > v.bound);
-	EXPECT_TRUE(v.step_diff > v.bound);
+	EXPECT_TRUE(v.diff > v.bound_all);
+	EXPECT_TRUE(v.step_diff > v.bound_all);
 }
 
 TEST_F(verify, a_logit_that_is_off)
@@ -173,6 +173,33 @@ TEST_F(verify, a_logit_that_is_off)
 	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
 	EXPECT_FALSE(v.ok);
 	EXPECT_TRUE(v.diff > 0.009f && v.diff < 0.011f);
+}
+
+/* Between the two bounds: allowed of an unlikely token, not of a likely one. */
+TEST_F(verify, what_is_allowed_depends_on_the_token)
+{
+	uint32_t likely, unlikely = 0, i;
+	struct verdict v;
+
+	forward(self, 0, TOKENS);
+	likely = sample_greedy(self->logits, self->e.info.vocab);
+	for (i = 1; i < self->e.info.vocab; i++)
+		if (self->logits[i] < self->logits[unlikely])
+			unlikely = i;
+	self->logits[unlikely] += 1.25f * verify_bound(KVC_F32, KVC_F32);
+	check_logits(self->k, TOKENS - 1, self->logits);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_TRUE(v.ok);
+	EXPECT_TRUE(v.diff > v.bound && v.diff < v.bound_all);
+	EXPECT_TRUE(v.top_diff < v.bound);
+
+	check_free(self->k);
+	self->k = check_create(&self->e);
+	self->logits[likely] += 1.25f * verify_bound(KVC_F32, KVC_F32);
+	check_logits(self->k, TOKENS - 1, self->logits);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_FALSE(v.ok);
+	EXPECT_TRUE(v.top_diff > v.bound && v.diff < v.bound_all);
 }
 
 TEST_F(verify, another_token)

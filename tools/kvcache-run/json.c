@@ -38,7 +38,7 @@ static json_t *id_list(const uint32_t *ids, uint32_t n)
 
 static json_t *verdict(const struct verdict *d)
 {
-	return json_pack("{s:b, s:i, s:o, s:o, s:i, s:o, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
+	return json_pack("{s:b, s:i, s:o, s:o, s:i, s:o, s:f, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
 			 "ok", d->ok,
 			 "positions", d->positions,
 			 "max_diff", number(d->diff),
@@ -46,6 +46,7 @@ static json_t *verdict(const struct verdict *d)
 			 "steps", d->steps,
 			 "step_max_diff", number(d->step_diff),
 			 "bound", d->bound,
+			 "bound_all", d->bound_all,
 			 "equal", d->equal,
 			 "below_margin", d->unclear,
 			 "first_below_margin", d->first_unclear,

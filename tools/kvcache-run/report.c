@@ -178,10 +178,10 @@ static void verdict(FILE *f, const struct result *v)
 {
 	const struct verdict *d = &v->verdict;
 
-	fprintf(f, "verify %s: %s: largest logit difference %.3g (%.3g among the %u likeliest) in one pass over %u positions, %.3g in %u single steps, bound %.3g; tokens equal at %u of %u",
-		v->name, d->ok ? "ok" : "FAILED", d->diff, d->top_diff,
-		VERIFY_TOP, d->positions,
-		d->step_diff, d->steps, d->bound, d->equal, d->positions);
+	fprintf(f, "verify %s: %s: largest logit difference %.3g in one pass over %u positions, %.3g in %u single steps, bound %.3g; %.3g among the %u likeliest tokens, bound %.3g; tokens equal at %u of %u",
+		v->name, d->ok ? "ok" : "FAILED", d->diff,
+		d->positions, d->step_diff, d->steps, d->bound_all, d->top_diff,
+		VERIFY_TOP, d->bound, d->equal, d->positions);
 	if (d->unclear)
 		fprintf(f, ", margin below twice the bound at %u, first at token %u",
 			d->unclear, d->first_unclear + 1);

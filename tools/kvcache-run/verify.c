@@ -24,6 +24,10 @@
 #define STEPWISE 8	/* positions that are computed once more alone */
 #define READ_ROWS 256	/* rows read at a time */
 
+/* The worst of a vocabulary's logits against the worst of VERIFY_TOP: see
+ * Documentation/kernels.rst. */
+#define WHOLE_VOCABULARY 1.5f
+
 /* The logits that chose one token. */
 struct kept {
 	uint32_t pos;
@@ -301,6 +305,7 @@ int check_conv(struct check *k, const struct conv *c, struct verdict *out)
 	v->positions = k->nkept;
 	v->first_unclear = k->nkept;
 	v->bound = verify_bound(k->e->opts->k_type, k->e->opts->v_type);
+	v->bound_all = WHOLE_VOCABULARY * v->bound;
 	progress("verifying", 0);
 	if (k->nkept) {
 		ret = one_pass(k, c);
@@ -311,8 +316,8 @@ int check_conv(struct check *k, const struct conv *c, struct verdict *out)
 	if (ret)
 		return complain("conversation %s: recomputing failed: %s",
 				c->name, strerror(-ret));
-	v->ok = v->diff <= v->bound && v->step_diff <= v->bound && !v->wrong &&
-		!v->changed;
+	v->ok = v->top_diff <= v->bound && v->diff <= v->bound_all &&
+		v->step_diff <= v->bound_all && !v->wrong && !v->changed;
 	*out = *v;
 	return 0;
 }

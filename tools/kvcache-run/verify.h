@@ -20,11 +20,12 @@ struct kvc_seq;
  * struct verdict - the result of one conversation's checks
  * @positions: positions whose logits were used to choose a token
  * @diff: largest difference of a logit from one pass without a cache
- * @top_diff: the same among the VERIFY_TOP most likely tokens; it decides
- *            nothing, but says whether @diff is at tokens that matter
+ * @top_diff: the same among the VERIFY_TOP most likely tokens
  * @steps: positions that were computed once more, each by itself
  * @step_diff: largest difference of a logit from those
- * @bound: what is allowed
+ * @bound: what @top_diff may be, and half of the margin below which tokens may
+ *         differ
+ * @bound_all: what @diff and @step_diff, over the whole vocabulary, may be
  * @equal: positions with the same most likely token
  * @unclear: positions whose margin is below twice the bound
  * @first_unclear: the first of those, or @positions
@@ -42,6 +43,7 @@ struct verdict {
 	uint32_t steps;
 	float step_diff;
 	float bound;
+	float bound_all;
 	uint32_t equal;
 	uint32_t unclear;
 	uint32_t first_unclear;
@@ -53,7 +55,8 @@ struct verdict {
 	bool ok;
 };
 
-/* Largest difference of a logit that a type of keys and values may cause. */
+/* Largest difference of a likely token's logit that a type of keys and values
+ * may cause. */
 float verify_bound(int k_type, int v_type);
 
 struct check *check_create(const struct engine *e);

@@ -31,8 +31,10 @@
 #define HT_SKIP 4
 /* Seconds for a test that names no limit; sanitizers are slow. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HT_SANITIZED 1
 #define HT_TIMEOUT 600
 #else
+#define HT_SANITIZED 0
 #define HT_TIMEOUT 120
 #endif
 

@@ -98,6 +98,20 @@ TEST(prompts)
 	    "shorten it");
 }
 
+/* What was scored before is reported, and nothing of the one that is not. */
+TEST(score_of_one_token)
+{
+	struct ran r;
+
+	BAD(NULL, "--score --tokens 5", "one token has no score",
+	    "give a longer text");
+	r = kit_run(NULL, "-m " MHA " --score --json -p abc --tokens 5");
+	EXPECT_EQ(1, r.status);
+	EXPECT_TRUE(strstr(r.err, "conversation 2: one token") != NULL);
+	ASSERT_TRUE(r.json != NULL);
+	EXPECT_EQ(1, kit_nconv(&r));
+}
+
 TEST(requests)
 {
 	BAD("", "--requests -", "no request", "one JSON object a line");

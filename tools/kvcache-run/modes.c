@@ -91,19 +91,22 @@ int run_conversations(struct run *r)
 int run_score(struct run *r)
 {
 	struct input_list *l = &r->inputs;
-	struct result *res;
+	struct score score;
 	unsigned int i;
 	int ret = run_load(r);
 
+	if (ret)
+		return ret;
 	for (i = 0; i < l->n && !ret && !interrupted(); i++) {
 		conv_begin(l->v[i]);
-		res = report_add(&r->report, l->v[i],
-				 xasprintf("%s", l->v[i]->name));
-		ret = plain_score(&r->engine, l->v[i], &res->score);
-		r->report.wall_s += res->score.secs;
+		ret = plain_score(&r->engine, l->v[i], &score);
+		if (ret)
+			break;
+		report_add(&r->report, l->v[i],
+			   xasprintf("%s", l->v[i]->name))->score = score;
+		r->report.wall_s += score.secs;
 	}
-	if (!ret)
-		report_count(&r->report);
+	report_count(&r->report);
 	return ret;
 }
 

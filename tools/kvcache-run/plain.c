@@ -98,7 +98,7 @@ int plain_score(const struct engine *e, const struct conv *c, struct score *out)
 	if (!ret)
 		return 0;
 	free(out->logprob);
-	out->logprob = NULL;
+	*out = (struct score){ 0 };
 	return complain("conversation %s: a pass over %u tokens failed: %s",
 			c->name, c->ids.n, strerror(-ret));
 }

@@ -61,7 +61,7 @@ for name in "$@"; do
 	reuse)
 		table reuse selftests/bench/reuse.py --check ;;
 	llama)
-		table llama selftests/bench/compare-llama.sh ;;
+		table llama selftests/bench/compare-llama.sh --check ;;
 	*)
 		echo "all.sh: no measurement is called $name" >&2
 		exit 2 ;;

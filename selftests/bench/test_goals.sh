@@ -50,4 +50,12 @@ of_model "reuse: a shared prefix is computed and held once" \
 	selftests/bench/reuse.py --build "$build" --rounds 1 \
 	--conversations 1,4
 
+if [ -n "${KVCACHE_LLAMA:-}" ]; then
+	O=$build of_model "llama.cpp: slower on the same file in the same run" \
+		selftests/bench/compare-llama.sh --lengths 1500
+else
+	skip "llama.cpp: slower on the same file in the same run" \
+		"KVCACHE_LLAMA=1 builds llama-cpp-python for it, in 10 minutes"
+fi
+
 tap_end

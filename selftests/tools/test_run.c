@@ -294,6 +294,25 @@ TEST(second_turn_computes_only_what_is_new)
 		json_object_get(kit_conv(&r, 1), "verify"), "positions")));
 }
 
+/* A line that is no turn is complained about; the chat goes on as it was. */
+TEST(chat_goes_on_after_a_line_that_is_no_turn)
+{
+	struct ran a, b;
+
+	a = kit_run("first turn\nand a second one\n",
+		    "-m %s " SMALL " --chat -n 12", MHA);
+	b = kit_run("first turn\nab\xff\nand a second one\n",
+		    "-m %s " SMALL " --chat -n 12 -p ''", MHA);
+	KIT_OK(a);
+	EXPECT_EQ(1, b.status);
+	EXPECT_TRUE(strstr(b.err, "the prompt is empty") != NULL);
+	EXPECT_TRUE(strstr(b.err, "byte 3 is not UTF-8") != NULL);
+	ASSERT_EQ(2, kit_nconv(&b));
+	EXPECT_STREQ("turn 2", kit_str(&b, 1, "id"));
+	EXPECT_TRUE(json_equal(kit_ids(&a, 1), kit_ids(&b, 1)));
+	EXPECT_TRUE(kit_counted(&b));
+}
+
 /* Log-probabilities against an independent implementation's logits. */
 TEST(score_is_right_and_holds_no_page)
 {

@@ -107,6 +107,7 @@ const char *finish_name(enum finish f)
 		[FINISH_EVICTED] = "evicted",
 		[FINISH_REFUSED] = "refused",
 		[FINISH_INTERRUPTED] = "interrupted",
+		[FINISH_FAILED] = "failed",
 	};
 
 	return names[f];

@@ -31,6 +31,7 @@ enum finish {
 	FINISH_EVICTED,		/* no page was left for it */
 	FINISH_REFUSED,		/* it could never fit */
 	FINISH_INTERRUPTED,	/* SIGINT */
+	FINISH_FAILED,		/* a step failed, its own or another's */
 };
 
 /**

@@ -24,8 +24,9 @@ static int generate(struct run *r, struct conv **v, unsigned int n)
 	if (!r->opts.no_cache) {
 		ret = sched_run(&r->sched, v, n);
 	} else {
-		for (i = 0; i < n && !ret; i++)
-			ret = plain_run(&r->engine, &r->emit, r->timing, v[i]);
+		for (i = 0; i < n; i++)
+			if (plain_run(&r->engine, &r->emit, r->timing, v[i]))
+				ret = -1;
 	}
 	r->report.wall_s += now() - begin;
 	return ret;
@@ -67,18 +68,19 @@ int run_conversations(struct run *r)
 	int ret = 0;
 
 	n = admit_possible(r, v);
-	if (n)
-		ret = run_load(r);
-	for (i = 0; i < n && !ret; i++) {
+	if (n && run_load(r)) {
+		free(v);
+		return -1;
+	}
+	for (i = 0; i < n; i++) {
 		v[i]->arrived = now();
 		if (r->opts.verify)
 			v[i]->check = check_create(&r->engine);
 	}
-	if (n && !ret)
+	if (n)
 		ret = generate(r, v, n);
 	free(v);
-	if (ret)
-		return ret;
+	/* A step that failed takes nothing from those that had ended. */
 	for (i = 0; i < l->n; i++)
 		report_add(&r->report, l->v[i], xasprintf("%s", l->v[i]->name));
 	if (n)
@@ -132,18 +134,17 @@ static ssize_t next_turn(struct run *r, unsigned int *given, char **line,
 	return interrupted() ? -1 : n;
 }
 
-static int turn(struct run *r, struct conv *c, const char *text, size_t len,
-		unsigned int number)
+static int turn(struct run *r, struct conv *c, unsigned int number)
 {
-	if (input_turn(&r->engine, &r->inputs, c, text, len))
-		return -1;
+	int ret = 0;
+
 	conv_begin(c);
 	if (!r->opts.no_cache && !room_possible(&r->engine, c))
 		c->finish = FINISH_REFUSED;
-	else if (generate(r, &c, 1))
-		return -1;
+	else
+		ret = generate(r, &c, 1);
 	report_add(&r->report, c, xasprintf("turn %u", number));
-	return c->finish == FINISH_REFUSED ? -1 : 0;
+	return c->finish == FINISH_REFUSED ? -1 : ret;
 }
 
 int run_chat(struct run *r)
@@ -152,6 +153,7 @@ int run_chat(struct run *r)
 	size_t cap = 0;
 	char *line = NULL;
 	struct conv *c;
+	bool bad = false;
 	ssize_t n;
 	int ret;
 
@@ -162,9 +164,16 @@ int run_chat(struct run *r)
 	if (!ret && r->opts.verify)
 		c->check = check_create(&r->engine);
 	while (!ret && c->finish != FINISH_EVICTED &&
-	       (n = next_turn(r, &given, &line, &cap)) >= 0)
-		ret = turn(r, c, line, n, ++number);
+	       (n = next_turn(r, &given, &line, &cap)) >= 0) {
+		/* The conversation is as it was: the next line may be better. */
+		if (input_turn(&r->engine, &r->inputs, c, line, n))
+			bad = true;
+		else
+			ret = turn(r, c, ++number);
+	}
 	free(line);
+	if (bad && !ret)
+		ret = -1;
 	if (!number)
 		return ret ? ret : complain("no turn: give a line on standard input");
 	report_count(&r->report);

@@ -245,7 +245,8 @@ void report_print(const struct report *r, FILE *f)
 	for (i = 0; i < r->n; i++)
 		row(r, f, &r->v[i]);
 	totals(r, f);
-	if (!report_any(r, FINISH_INTERRUPTED))
+	if (!report_any(r, FINISH_INTERRUPTED) &&
+	    !report_any(r, FINISH_FAILED))
 		counters(r, f);
 	for (i = 0; i < r->n; i++)
 		if (r->v[i].verdict.positions)

@@ -288,7 +288,7 @@ int sched_run(struct sched *s, struct conv **v, unsigned int n)
 	for (i = 0; i < n; i++) {
 		if (v[i]->state == CONV_DONE)
 			continue;
-		v[i]->finish = FINISH_INTERRUPTED;
+		v[i]->finish = ret ? FINISH_FAILED : FINISH_INTERRUPTED;
 		sched_end(s, v[i]);
 	}
 	return ret;

@@ -11,6 +11,7 @@
 #include "interrupt.h"
 #include "progress.h"
 #include "run.h"
+#include "timing.h"
 #include "util.h"
 
 int run_load(struct run *r)
@@ -51,6 +52,7 @@ static int open_outputs(struct run *r)
 		r->timing = open_output(r->opts.timing);
 		if (!r->timing)
 			return -1;
+		timing_begin(r->timing);
 	}
 	return 0;
 }

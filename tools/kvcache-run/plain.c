@@ -14,6 +14,7 @@
 #include "plain.h"
 #include "progress.h"
 #include "sample.h"
+#include "timing.h"
 #include "util.h"
 
 int plain_run(const struct engine *e, const struct emit *em, FILE *timing,
@@ -25,8 +26,6 @@ int plain_run(const struct engine *e, const struct emit *em, FILE *timing,
 	int ret = 0;
 
 	c->started = now();
-	if (timing)
-		fprintf(timing, "conversation,token,position,forwarded,rows,ms\n");
 	while (c->finish == FINISH_NONE) {
 		if (interrupted()) {
 			c->finish = FINISH_INTERRUPTED;
@@ -43,10 +42,7 @@ int plain_run(const struct engine *e, const struct emit *em, FILE *timing,
 			break;
 		}
 		conv_sample(c, e, logits);
-		if (timing)
-			fprintf(timing, "%s,%u,%u,%u,%u,%.3f\n", c->name,
-				conv_generated(c), pos, pos + 1, pos + 1,
-				(c->last - begin) * 1e3);
+		timing_row(timing, c, pos, pos + 1, pos + 1, c->last - begin);
 		emit_text(em, c);
 	}
 	c->state = CONV_DONE;

@@ -19,6 +19,7 @@
 #include "model.h"
 #include "progress.h"
 #include "sched.h"
+#include "timing.h"
 #include "util.h"
 #include "verify.h"
 
@@ -38,8 +39,6 @@ int sched_init(struct sched *s, const struct engine *e,
 	s->logits = xcalloc((size_t)n * e->info.vocab, sizeof(*s->logits));
 	s->token_cap = n + e->opts->chunk;
 	s->tokens = xcalloc(s->token_cap, sizeof(*s->tokens));
-	if (timing)
-		fprintf(timing, "conversation,token,position,forwarded,rows,ms\n");
 	return 0;
 }
 
@@ -222,9 +221,7 @@ static void next_token(struct sched *s, struct conv *c, const float *logits,
 	if (c->check)
 		check_logits(c->check, pos, logits);
 	conv_sample(c, s->e, logits);
-	if (s->timing)
-		fprintf(s->timing, "%s,%u,%u,%u,%u,%.3f\n", c->name,
-			conv_generated(c), pos, forwarded, s->rows, secs * 1e3);
+	timing_row(s->timing, c, pos, forwarded, s->rows, secs);
 	c->state = CONV_DECODE;
 	if (c->finish != FINISH_NONE)
 		sched_end(s, c);

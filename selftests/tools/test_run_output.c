@@ -10,6 +10,26 @@
 
 static const char columns[] = "conversation,token,position,forwarded,rows,ms\n";
 
+/* A refusal: nothing on standard output, and both words in the one line. */
+static void refused(const struct ran *r, const char *what, const char *remedy)
+{
+	if (!strstr(r->err, what) || !strstr(r->err, remedy))
+		ht_log("not \"%s\" and \"%s\": %s", what, remedy, r->err);
+	EXPECT_EQ(1, r->status);
+	EXPECT_STREQ("", r->out);
+	EXPECT_TRUE(strstr(r->err, what) != NULL);
+	EXPECT_TRUE(strstr(r->err, remedy) != NULL);
+	EXPECT_TRUE(strchr(r->err, '\n') == r->err + strlen(r->err) - 1);
+}
+
+static void request_refused(const char *request, const char *what,
+			    const char *remedy)
+{
+	struct ran r = kit_run(request, QUICK " --requests -");
+
+	refused(&r, what, remedy);
+}
+
 static unsigned int count(const char *text, const char *what)
 {
 	unsigned int n = 0;
@@ -54,6 +74,42 @@ TEST(names_are_quoted_in_csv)
 	text = kit_read(path);
 	EXPECT_EQ(4, count(text, "\n\"a,b \"\"c\"\"\","));
 	EXPECT_EQ(4, count(text, "\nplain,"));
+}
+
+TEST(names_do_not_steer_the_terminal)
+{
+	request_refused("{\"id\": \"a\\n[2] x\", \"prompt\": \"x\"}",
+			"-:1: id: ", "control character");
+	request_refused("{\"id\": \"a\\u001b[2J\", \"prompt\": \"x\"}",
+			"-:1: id: ", "control character");
+	request_refused("{\"id\": \"\\u007f\", \"prompt\": \"x\"}",
+			"-:1: id: ", "control character");
+	request_refused("{\"id\": \"\\u009b2J\", \"prompt\": \"x\"}",
+			"-:1: id: ", "control character");
+}
+
+TEST(requests_that_say_two_things)
+{
+	request_refused("{\"id\": [1], \"prompt\": \"x\"}", "-:1: id: ",
+			"a string or a whole number");
+	request_refused("{\"id\": 1.5, \"prompt\": \"x\"}", "-:1: id: ",
+			"a string or a whole number");
+	request_refused("{\"n\": 3, \"max_tokens\": 3, \"prompt\": \"x\"}",
+			"-:1: n and max_tokens", "one of them");
+	request_refused("{\"system\": \"s\", \"tokens\": [1, 2]}",
+			"-:1: system: ", "leave it out");
+}
+
+TEST(requests_with_two_system_messages)
+{
+	const char *model = getenv("KVCACHE_MODEL");
+	struct ran r;
+
+	if (!model || access(model, R_OK))
+		SKIP(return, "KVCACHE_MODEL names no model with a chat template");
+	r = kit_run("{\"system\": \"s\", \"messages\": [{\"role\": \"system\","
+		    " \"content\": \"t\"}]}", "-m %s --requests -", model);
+	refused(&r, "-:1: system: ", "one of them");
 }
 
 TEST_HARNESS_MAIN

@@ -12,6 +12,7 @@
 #include "input.h"
 #include "requests.h"
 #include "text.h"
+#include "utf8.h"
 #include "util.h"
 
 /* One line: where it is, for complaints, and what it says. */
@@ -56,6 +57,10 @@ static int sampling(const struct line *ln, struct sampling *s)
 {
 	int64_t n = s->max_new, seed = s->seed;
 
+	if (json_object_get(ln->obj, "n") &&
+	    json_object_get(ln->obj, "max_tokens"))
+		return complain("%s: n and max_tokens: give one of them",
+				ln->what);
 	if (whole(ln, "n", INT32_MAX, &n) ||
 	    whole(ln, "max_tokens", INT32_MAX, &n) ||
 	    whole(ln, "seed", INT64_MAX, &seed) ||
@@ -65,6 +70,34 @@ static int sampling(const struct line *ln, struct sampling *s)
 		return -1;
 	s->max_new = n;
 	s->seed = seed;
+	return 0;
+}
+
+/* A name stands on terminals and in tables: it must not steer them. */
+static bool printable(const char *s, size_t len)
+{
+	uint32_t cp;
+	int n;
+
+	for (; len; s += n, len -= n) {
+		n = utf8_decode(s, len, &cp);
+		if (n < 0 || cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
+			return false;
+	}
+	return true;
+}
+
+static int check_id(const struct line *ln)
+{
+	json_t *id = json_object_get(ln->obj, "id");
+
+	if (id && !json_is_string(id) && !json_is_integer(id))
+		return complain("%s: id: give a string or a whole number",
+				ln->what);
+	if (json_is_string(id) && !printable(json_string_value(id),
+					      json_string_length(id)))
+		return complain("%s: id: has a control character: leave it out",
+				ln->what);
 	return 0;
 }
 
@@ -145,6 +178,10 @@ static int message(const struct line *ln, struct ids *ids, json_t *m,
 	    strcmp(role, "assistant"))
 		return complain("%s: messages: role \"%s\": give system, user or assistant",
 				ln->what, role);
+	if (first && !strcmp(role, "system") &&
+	    json_object_get(ln->obj, "system"))
+		return complain("%s: system: the messages begin with one: give one of them",
+				ln->what);
 	if (first && strcmp(role, "system") && system_message(ln, ids))
 		return -1;
 	return chat_message(&ln->e->chat, ids, role, json_string_value(content),
@@ -178,6 +215,9 @@ static int content(const struct line *ln, struct ids *ids)
 	if (!!prompt + !!msgs + !!toks != 1)
 		return complain("%s: give one of prompt, messages and tokens",
 				ln->what);
+	if (toks && json_object_get(ln->obj, "system"))
+		return complain("%s: system: tokens are taken as they are: leave it out",
+				ln->what);
 	if (toks)
 		return tokens(ln, ids, toks);
 	if (input_need_text(ln->e))
@@ -207,7 +247,7 @@ static int request(struct line *ln, const char *text, size_t len)
 	if (!json_is_object(ln->obj))
 		return complain("%s: not an object: give one JSON object a line",
 				ln->what);
-	if (known_keys(ln) || sampling(ln, &s))
+	if (known_keys(ln) || check_id(ln) || sampling(ln, &s))
 		return -1;
 	c = conv_create(name(ln), &s, ln->e);
 	input_add(ln->l, c);

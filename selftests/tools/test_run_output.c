@@ -88,6 +88,13 @@ TEST(names_do_not_steer_the_terminal)
 			"-:1: id: ", "control character");
 }
 
+TEST(input_without_an_end)
+{
+	struct ran r = kit_run(NULL, QUICK " -f /dev/zero");
+
+	refused(&r, "/dev/zero: has 256 MiB or more", "a smaller file");
+}
+
 TEST(requests_that_say_two_things)
 {
 	request_refused("{\"id\": [1], \"prompt\": \"x\"}", "-:1: id: ",

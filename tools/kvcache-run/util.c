@@ -157,6 +157,9 @@ const char *option_size(uint64_t bytes, char *buf)
 	return buf;
 }
 
+/* More than any prompt; a device or a pipe may have no end. */
+#define READ_MAX ((size_t)256 << 20)
+
 char *read_file(const char *path, size_t *len)
 {
 	bool std = !strcmp(path, "-");
@@ -174,8 +177,12 @@ char *read_file(const char *path, size_t *len)
 		buf = xrealloc(buf, cap + 1, 1);
 		got = fread(buf + n, 1, cap - n, f);
 		n += got;
-	} while (n == cap);
-	if (ferror(f)) {
+	} while (n == cap && n < READ_MAX);
+	if (n >= READ_MAX) {
+		complain("%s: has 256 MiB or more: give a smaller file", path);
+		free(buf);
+		buf = NULL;
+	} else if (ferror(f)) {
 		complain("%s: %s: give a file that can be read", path,
 			 strerror(errno));
 		free(buf);

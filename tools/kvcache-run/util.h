@@ -47,8 +47,8 @@ const char *option_size(uint64_t bytes, char *buf);
  * @path: the file
  * @len: bytes read
  *
- * Return: its bytes and a NUL, to be freed by the caller; or NULL after a
- * complaint.
+ * Return: its bytes, less than 256 MiB, and a NUL, to be freed by the caller;
+ * or NULL after a complaint.
  */
 char *read_file(const char *path, size_t *len);
 

@@ -88,6 +88,79 @@ TEST(names_do_not_steer_the_terminal)
 			"-:1: id: ", "control character");
 }
 
+/* A full disk, met while text is streamed and by the last write. */
+TEST(full_standard_output)
+{
+	static const char *const modes[] = { "-p x", "-p x --json" };
+	struct ran r;
+	size_t i;
+
+	if (access("/dev/full", W_OK))
+		SKIP(return, "no /dev/full");
+	for (i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		kit_file("out", "", 0);
+		/* The comment hides where the kit would send the output. */
+		r = kit_run(NULL, QUICK " %s >/dev/full 2>%s/err #", modes[i],
+			    kit_dir());
+		EXPECT_EQ(1, r.status);
+		EXPECT_TRUE(strstr(r.err, "standard output: ") != NULL);
+		EXPECT_TRUE(strstr(r.err, "make room") != NULL);
+	}
+}
+
+/* What is there is lost only to a run that can begin. */
+TEST(outputs_outlive_a_refusal)
+{
+	static const char *const bad[] = {
+		"-m nowhere.gguf -p x", "-m " MHA " -p ''",
+		"-m " MHA " -p x --parallel 9 --max-pages 3 --page-size 64K",
+		"-m " MHA " -p x --isa mmx",
+	};
+	const char *json = kit_file("old.json", "old", 3);
+	const char *csv = kit_file("old.csv", "old", 3);
+	struct ran r;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		r = kit_run(NULL, "%s --json=%s --timing %s", bad[i], json,
+			    csv);
+		EXPECT_EQ(1, r.status);
+		EXPECT_STREQ("old", kit_read(json));
+		EXPECT_STREQ("old", kit_read(csv));
+	}
+}
+
+TEST(inputs_are_not_written_to)
+{
+	static char model[1 << 22];
+	FILE *f = fopen(MHA, "r");
+	const char *path, *text, *csv;
+	struct ran r;
+	size_t n;
+
+	ASSERT_TRUE(f != NULL);
+	n = fread(model, 1, sizeof(model), f);
+	fclose(f);
+	ASSERT_LT(n, sizeof(model));
+	path = kit_file("model.gguf", model, n);
+	text = kit_file("prompt", "some text", 9);
+	csv = kit_file("both", "old", 3);
+	r = kit_run(NULL, "-m %s -p x --json=%s", path, path);
+	refused(&r, "model.gguf: is read from", "another file");
+	r = kit_run(NULL, "-m %s -p x --timing %s/./model.gguf", path,
+		    kit_dir());
+	refused(&r, "model.gguf: is read from", "another file");
+	EXPECT_EQ(0, memcmp(model, kit_read(path), n));
+	r = kit_run(NULL, "-m %s -f %s --json=%s", path, text, text);
+	refused(&r, "prompt: is read from", "another file");
+	r = kit_run(NULL, "-m %s --system-file %s -p x --json=%s", path, text,
+		    text);
+	refused(&r, "prompt: is read from", "another file");
+	EXPECT_STREQ("some text", kit_read(text));
+	r = kit_run(NULL, QUICK " -p x --json=%s --timing %s", csv, csv);
+	refused(&r, "both: given to --json and --timing", "two files");
+}
+
 TEST(input_without_an_end)
 {
 	struct ran r = kit_run(NULL, QUICK " -f /dev/zero");

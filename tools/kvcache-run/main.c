@@ -2,11 +2,12 @@
 /*
  * kvcache-run - text from a model, with its keys and values in kvcache pages.
  *
- * Opens everything that can be wrong before the weights are loaded, runs one
- * of the modes of modes.c, and reports.
+ * Opens everything that can be wrong before the weights are loaded, what is
+ * written to at last, runs one of the modes of modes.c, and reports.
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "interrupt.h"
 #include "progress.h"
@@ -29,27 +30,61 @@ int run_load(struct run *r)
 	return 0;
 }
 
-static FILE *open_output(const char *path)
+static bool same_file(const char *a, const char *b)
 {
-	FILE *f = fopen(path, "w");
+	struct stat sa, sb;
 
+	return !stat(a, &sa) && !stat(b, &sb) && S_ISREG(sa.st_mode) &&
+	       sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+static bool is_input(const struct options *o, const char *path)
+{
+	unsigned int i;
+
+	if (same_file(path, o->model) ||
+	    (o->system_file && same_file(path, o->system_file)))
+		return true;
+	for (i = 0; i < o->ninputs; i++)
+		if ((o->inputs[i].kind == INPUT_FILE ||
+		     o->inputs[i].kind == INPUT_REQUESTS) &&
+		    same_file(path, o->inputs[i].value))
+			return true;
+	return false;
+}
+
+static FILE *open_output(const struct options *o, const char *path)
+{
+	FILE *f;
+
+	if (is_input(o, path)) {
+		complain("%s: is read from: give another file to write to",
+			 path);
+		return NULL;
+	}
+	f = fopen(path, "w");
 	if (!f)
 		complain("%s: %s: give a file that can be written", path,
 			 strerror(errno));
 	return f;
 }
 
+/* What they held is lost: nothing may be left that can be refused. */
 static int open_outputs(struct run *r)
 {
 	if (r->opts.json && !r->opts.json_path) {
 		r->json = stdout;
 	} else if (r->opts.json) {
-		r->json = open_output(r->opts.json_path);
+		r->json = open_output(&r->opts, r->opts.json_path);
 		if (!r->json)
 			return -1;
 	}
 	if (r->opts.timing) {
-		r->timing = open_output(r->opts.timing);
+		if (r->json && r->opts.json_path &&
+		    same_file(r->opts.timing, r->opts.json_path))
+			return complain("%s: given to --json and --timing: give two files",
+					r->opts.timing);
+		r->timing = open_output(&r->opts, r->opts.timing);
 		if (!r->timing)
 			return -1;
 		timing_begin(r->timing);
@@ -57,13 +92,19 @@ static int open_outputs(struct run *r)
 	return 0;
 }
 
-/* Written in full? A full disk shows at the last write. */
+/* Written in full? A full disk shows at any write, the last one included. */
 static int close_output(FILE *f, const char *path)
 {
-	if (!f || (f == stdout ? fflush(f) : fclose(f)) == 0)
+	bool failed;
+
+	if (!f)
+		return 0;
+	failed = ferror(f);
+	errno = 0;
+	if ((f == stdout ? fflush(f) : fclose(f)) == 0 && !failed)
 		return 0;
 	return complain("%s: %s: make room, or give another file", path,
-			strerror(errno));
+			errno ? strerror(errno) : "a write failed");
 }
 
 /* More conversations at once than pages could not even begin. */
@@ -83,10 +124,10 @@ static int check_parallel(const struct run *r)
 
 static int run(struct run *r)
 {
-	if (open_outputs(r) || engine_open(&r->engine, &r->opts) ||
+	if (engine_open(&r->engine, &r->opts) ||
 	    input_read(&r->engine, &r->inputs))
 		return -1;
-	if (engine_pool(&r->engine) || check_parallel(r))
+	if (engine_pool(&r->engine) || check_parallel(r) || open_outputs(r))
 		return -1;
 	r->report.e = &r->engine;
 	r->emit.quiet = r->opts.quiet;
@@ -120,12 +161,12 @@ static int finish(struct run *r, int ret)
 		    report_any(&r->report, FINISH_REFUSED))
 			ret = -1;
 	}
-	if (close_output(r->json, r->opts.json_path ? r->opts.json_path :
-			 "standard output") ||
-	    close_output(r->timing, r->opts.timing))
+	if (r->json != stdout && close_output(r->json, r->opts.json_path))
 		ret = -1;
-	if (fflush(stdout))
-		ret = complain("standard output: %s", strerror(errno));
+	if (close_output(r->timing, r->opts.timing))
+		ret = -1;
+	if (close_output(stdout, "standard output"))
+		ret = -1;
 	return interrupted() ? RUN_STOPPED : ret ? RUN_FAILED : RUN_OK;
 }
 

@@ -198,6 +198,28 @@ TEST(room_for_none_is_refused_at_once)
 		json_object_get(r.json, "model"), "products")));
 }
 
+/* What is advised must do: all limits in the way, and in the right place. */
+TEST(remedies_do_what_they_promise)
+{
+	static const char request[] =
+		"{\"prompt\": \"1bcdefghijklmnop\", \"max_tokens\": 40}\n";
+	struct ran r;
+
+	r = kit_run(NULL, "-m %s " SMALL " -p 1bcdefghijklmnop -n 40 --pool 48K --max-pages 1", MHA);
+	EXPECT_EQ(1, r.status);
+	EXPECT_TRUE(strstr(r.err, "with --max-pages 7 and --pool 112K\n") != NULL);
+	r = kit_run(NULL, "-m %s " SMALL " -p 1bcdefghijklmnop -n 40 --pool 112K --max-pages 7", MHA);
+	KIT_OK(r);
+	r = kit_run(NULL, "-m %s " SMALL " -p 1bcdefghijklmnop -n 40 --pool 48K --max-pages 9", MHA);
+	EXPECT_EQ(1, r.status);
+	EXPECT_TRUE(strstr(r.err, ", --pool 112K\n") != NULL);
+
+	r = kit_run(request, "-m %s " SMALL " --requests - --max-pages 3", MHA);
+	EXPECT_EQ(1, r.status);
+	EXPECT_TRUE(strstr(r.err, "9 as max_tokens of its request") != NULL);
+	EXPECT_TRUE(strstr(r.err, "-n ") == NULL);
+}
+
 TEST(one_that_never_fits_does_not_stop_the_others)
 {
 	struct ran r = kit_run(NULL, "-m %s " SMALL " -n 9 --max-pages 3 -p 1bcdefghijklmnop -p %s -p 3bcdefghijklmnop",

@@ -44,17 +44,23 @@ static void lever(char *buf, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* A bigger pool, or a higher limit if that is what binds. */
-static void lever_pool(const struct engine *e, char *buf, uint64_t limit,
-		       uint64_t want)
+/* All that allows fewer pages than are wanted: a bigger pool, a higher limit. */
+static void lever_pool(const struct engine *e, char *buf, uint64_t want)
 {
+	const struct options *o = e->opts;
+	bool limit = o->max_pages && o->max_pages < want, pool;
+	struct kvcache_query q = { .flags = 0 };
 	char size[32];
 
-	if (e->opts->max_pages && limit >= e->opts->max_pages)
+	kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
+	pool = q.out_pools[0].nr_pages < want;
+	option_size(want * e->page_size, size);
+	if (limit && pool)
+		lever(buf, "--max-pages %" PRIu64 " and --pool %s", want, size);
+	else if (limit)
 		lever(buf, "--max-pages %" PRIu64, want);
 	else
-		lever(buf, "--pool %s",
-		      option_size(want * e->page_size, size));
+		lever(buf, "--pool %s", size);
 }
 
 /* A smaller type of keys and values, if @limit pages are enough then. */
@@ -82,8 +88,14 @@ static void lever_length(const struct engine *e, char *buf, uint64_t limit,
 		else
 			hi = mid - 1;
 	}
-	if (lo)
+	if (!lo)
+		return;
+	/* What a request says goes before the option. */
+	if (c->max_new == o->sampling.max_new)
 		lever(buf, "-n %u", lo + conv_generated(c));
+	else
+		lever(buf, "%u as max_tokens of its request",
+		      lo + conv_generated(c));
 }
 
 bool room_possible(const struct engine *e, const struct conv *c)
@@ -91,33 +103,40 @@ bool room_possible(const struct engine *e, const struct conv *c)
 	uint32_t more = conv_left(c, e), ntokens = c->ids.n, len = 0;
 	char buf[512] = "", size[32];
 	struct kvc_room room;
-	uint64_t want;
+	uint64_t want, limit;
+	int ret;
 
 	/* The last token is never stored. */
 	if (e->opts->on_full == ON_FULL_PREEMPT && more)
 		ntokens += more - 1;
 	if (c->seq) {
 		len = kvc_seq_len(c->seq);
-		kvc_predict(e->cache, c->seq, NULL, ntokens - len, 0, &room);
+		ret = kvc_predict(e->cache, c->seq, NULL, ntokens - len, 0,
+				  &room);
 	} else {
-		kvc_predict(e->cache, NULL, c->ids.v, c->ids.n,
-			    ntokens - c->ids.n, &room);
+		ret = kvc_predict(e->cache, NULL, c->ids.v, c->ids.n,
+				  ntokens - c->ids.n, &room);
+	}
+	if (ret) {
+		complain("conversation %s is refused: %s: begin it anew",
+			 c->name, strerror(-ret));
+		return false;
 	}
 	if (room.possible)
 		return true;
+	limit = room.limit_pages;
 	want = pages(e, ntokens, e->opts->k_type, e->opts->v_type);
-	lever_type(e, buf, room.limit_pages, ntokens);
+	lever_type(e, buf, limit, ntokens);
 	if (e->opts->on_full == ON_FULL_PREEMPT) {
-		lever_length(e, buf, room.limit_pages, c);
+		lever_length(e, buf, limit, c);
 		if (pages(e, c->ids.n, e->opts->k_type, e->opts->v_type) <=
-		    room.limit_pages)
+		    limit)
 			lever(buf, "--on-full stop");
 	}
-	lever_pool(e, buf, room.limit_pages, want);
+	lever_pool(e, buf, want);
 	complain("conversation %s is refused: %" PRIu64 " pages of %s wanted for %u tokens, %" PRIu64 " held, %" PRIu64 " allowed: %" PRIu64 " missing; it fits with %s",
 		 c->name, want, human_size(e->page_size, size), ntokens,
-		 room.held_pages, room.limit_pages, want - room.limit_pages,
-		 buf);
+		 room.held_pages, limit, want > limit ? want - limit : 0, buf);
 	return false;
 }
 
@@ -126,22 +145,31 @@ void room_ended(const struct engine *e, const struct conv *c,
 {
 	const struct options *o = e->opts;
 	char buf[512] = "", size[32];
+	uint64_t want, own = kvc_seq_pages(c->seq), others;
+	uint32_t left = conv_left(c, e), ntokens;
 	struct kvc_room room;
-	uint64_t want;
+	int ret;
 
-	kvc_predict(e->cache, c->seq, NULL, conv_todo(c), 0, &room);
-	want = pages(e, c->ids.n + conv_left(c, e), o->k_type, o->v_type);
+	ret = kvc_predict(e->cache, c->seq, NULL, conv_todo(c), 0, &room);
+	if (ret) {
+		complain("conversation %s ends after %u tokens: %s: begin it anew",
+			 c->name, conv_generated(c), strerror(-ret));
+		return;
+	}
+	/* The last token is never stored. */
+	ntokens = c->ids.n + (left ? left - 1 : 0);
+	want = pages(e, ntokens, o->k_type, o->v_type);
+	others = room.held_pages > own ? room.held_pages - own : 0;
 	if (running > 1) {
 		lever(buf, "--parallel %u", running - 1);
 		if (o->on_full == ON_FULL_STOP)
 			lever(buf, "--on-full preempt");
 	}
-	lever_type(e, buf, room.limit_pages, c->ids.n + conv_left(c, e));
-	lever_pool(e, buf, room.limit_pages,
-		   room.limit_pages + (want > kvc_seq_pages(c->seq) ?
-				       want - kvc_seq_pages(c->seq) : 1));
-	complain("conversation %s ends after %u tokens: %" PRIu64 " pages of %s wanted, %u held by it, %" PRIu64 " by all, %" PRIu64 " allowed; it could go on with %s",
+	if (room.limit_pages > others)
+		lever_type(e, buf, room.limit_pages - others, ntokens);
+	lever_pool(e, buf, room.limit_pages + (want > own ? want - own : 1));
+	complain("conversation %s ends after %u tokens: %" PRIu64 " pages of %s wanted, %" PRIu64 " held by it, %" PRIu64 " by all, %" PRIu64 " allowed; it could go on with %s",
 		 c->name, conv_generated(c), room.new_pages,
-		 human_size(e->page_size, size), kvc_seq_pages(c->seq),
-		 room.held_pages, room.limit_pages, buf);
+		 human_size(e->page_size, size), own, room.held_pages,
+		 room.limit_pages, buf);
 }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_steps.c - kvcache-run when a step fails: what had ended keeps its end;
+ * and when pages are taken away.
+ */
+#include "harness.h"
+
+#include "../../tools/kvcache-run/admit.c"
+#include "../../tools/kvcache-run/conv.c"
+#include "../../tools/kvcache-run/emit.c"
+#include "../../tools/kvcache-run/ids.c"
+#include "../../tools/kvcache-run/interrupt.c"
+#include "../../tools/kvcache-run/order.c"
+#include "../../tools/kvcache-run/plain.c"
+#include "../../tools/kvcache-run/progress.c"
+#include "../../tools/kvcache-run/room.c"
+#include "../../tools/kvcache-run/sched.c"
+#include "../../tools/kvcache-run/timing.c"
+#include "../../tools/kvcache-run/util.c"
+#include "../../tools/kvcache-run/verify.c"
+/* ids.c has one of that name. */
+#define reserve text_reserve
+#include "../../tools/kvcache-run/text.c"
+#undef reserve
+
+#include <kvcache/threads.h>
+
+#include "gguf.h"
+#include "internal.h"
+
+#define MODEL "selftests/data/refs/tiny-mha-f16.gguf"
+#define NCONV 3
+#define PAGE 16384		/* 8 tokens as f32 */
+
+/* What engine.c would bring along. */
+void engine_pages(const struct engine *e, uint64_t *held, uint64_t *cached,
+		  uint64_t *allocs)
+{
+	*held = *cached = *allocs = 0;
+}
+
+FIXTURE(steps)
+{
+	struct options opts;
+	struct engine e;
+	struct emit emit;
+	struct sched sched;
+	struct conv *v[NCONV];
+};
+
+/* Three conversations; the second has a token that the model has not. */
+FIXTURE_SETUP(steps)
+{
+	const struct model_opts mopts = { .weights = MODEL_WEIGHTS_F32 };
+	const struct kvc_cache_opts copts = { .sz = sizeof(copts) };
+	const struct kvc_open_opts oopts = {
+		.sz = sizeof(oopts), .local_bytes = 64 * PAGE,
+		.local_page_size = PAGE,
+	};
+	struct engine *e = &self->e;
+	char err[256] = "";
+	uint32_t i, j;
+
+	e->opts = &self->opts;
+	e->ctx_len = 256;
+	e->page_size = PAGE;
+	self->opts.k_type = KVA_F32;
+	self->opts.v_type = KVA_F32;
+	self->opts.parallel = 1;
+	self->opts.chunk = 64;
+	self->opts.sampling.max_new = 3;
+	self->opts.sampling.top_p = 1;
+	self->emit.quiet = true;
+	ASSERT_EQ(0, gguf_open(MODEL, &e->gguf, err, sizeof(err)));
+	ASSERT_EQ(0, model_probe(e->gguf, &e->info, err, sizeof(err)));
+	ASSERT_EQ(0, kvc_open("local", &oopts, &e->kvc));
+	model_cache(&e->info, KVA_F32, KVA_F32, NULL, &e->group, &e->shape);
+	ASSERT_EQ(0, kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache));
+	ASSERT_EQ(0, model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
+				&e->model, err, sizeof(err)));
+	ASSERT_EQ(0, sched_init(&self->sched, e, &self->emit, NULL));
+	for (i = 0; i < NCONV; i++) {
+		self->v[i] = conv_create(xasprintf("%u", i + 1),
+					 &self->opts.sampling, e);
+		self->v[i]->arrival = i;
+		for (j = 0; j < 5; j++)
+			ids_push(&self->v[i]->ids, 30 + 10 * i + j);
+	}
+	self->v[1]->ids.v[2] = e->info.vocab;
+	for (i = 0; i < NCONV; i++)
+		conv_begin(self->v[i]);
+}
+
+FIXTURE_TEARDOWN(steps)
+{
+	unsigned int i;
+
+	for (i = 0; i < NCONV; i++)
+		conv_free(self->v[i]);
+	sched_free(&self->sched);
+	model_free(self->e.model);
+	kvc_cache_destroy(self->e.cache);
+	kvc_close(self->e.kvc);
+	gguf_close(self->e.gguf);
+}
+
+TEST_F(steps, what_had_ended_keeps_its_end)
+{
+	EXPECT_EQ(-1, sched_run(&self->sched, self->v, NCONV));
+	EXPECT_EQ(FINISH_LENGTH, self->v[0]->finish);
+	EXPECT_EQ(3, conv_generated(self->v[0]));
+	EXPECT_EQ(FINISH_FAILED, self->v[1]->finish);
+	EXPECT_EQ(FINISH_FAILED, self->v[2]->finish);
+	EXPECT_EQ(CONV_DONE, self->v[2]->state);
+	EXPECT_STREQ("failed", finish_name(self->v[2]->finish));
+}
+
+TEST_F(steps, without_a_cache)
+{
+	EXPECT_EQ(-1, plain_run(&self->e, &self->emit, NULL, self->v[1]));
+	EXPECT_EQ(FINISH_FAILED, self->v[1]->finish);
+	EXPECT_EQ(CONV_DONE, self->v[1]->state);
+	EXPECT_EQ(0, plain_run(&self->e, &self->emit, NULL, self->v[2]));
+	EXPECT_EQ(FINISH_LENGTH, self->v[2]->finish);
+}
+
+/* The score of such a text is empty, not half of one. */
+TEST_F(steps, a_score_that_failed)
+{
+	struct score s;
+
+	EXPECT_EQ(-1, plain_score(&self->e, self->v[1], &s));
+	EXPECT_EQ(0, s.n);
+	EXPECT_TRUE(!s.logprob);
+	EXPECT_EQ(0, s.sum);
+}
+
+/* How much room there is cannot be told then: the reason is. */
+TEST_F(steps, pages_are_revoked)
+{
+	struct conv *c = self->v[0];
+	struct kvcache_tenant_set t = {
+		.tenant = self->e.kvc->tenant,
+		.set = KVCACHE_SET_LIMITS,
+		.max = 0,
+		.deadline_ns = 1,
+	};
+	struct kvcache_query q = { .flags = 0 };
+	char said[512] = "";
+	int err, fd[2];
+
+	ASSERT_EQ(0, kvc_seq_create(self->e.cache, NULL, &c->seq));
+	ASSERT_EQ(0, kvc_seq_reserve(c->seq, 5, 0));
+	ASSERT_EQ(1, kvc_seq_pages(c->seq));
+	EXPECT_TRUE(room_possible(&self->e, c));
+	ASSERT_EQ(0, kvc_call(self->e.kvc, KVCACHE_NR_TENANT_SET, &t));
+	ASSERT_EQ(0, kvc_call(self->e.kvc, KVCACHE_NR_QUERY, &q));
+	t.max = 64;
+	t.deadline_ns = KVCACHE_TIME_NEVER;
+	ASSERT_EQ(0, kvc_call(self->e.kvc, KVCACHE_NR_TENANT_SET, &t));
+
+	fflush(stderr);
+	ASSERT_EQ(0, pipe(fd));
+	err = dup(2);
+	dup2(fd[1], 2);
+	EXPECT_FALSE(room_possible(&self->e, c));
+	room_ended(&self->e, c, 1);
+	dup2(err, 2);
+	close(err);
+	close(fd[1]);
+	EXPECT_GT(read(fd[0], said, sizeof(said) - 1), 0);
+	close(fd[0]);
+	EXPECT_STREQ("kvcache-run: conversation 1 is refused: Stale file handle: begin it anew\n"
+		     "kvcache-run: conversation 1 ends after 0 tokens: Stale file handle: begin it anew\n",
+		     said);
+}
+
+TEST_HARNESS_MAIN

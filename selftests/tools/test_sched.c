@@ -69,6 +69,23 @@ TEST(order_held_ones_wait_but_not_for_ever)
 	EXPECT_EQ(0, order_next(r, 2, UINT32_MAX));
 }
 
+/* Twins that gave way: the second waits for what the first computes again. */
+TEST(order_who_gave_way_is_first_but_held_still)
+{
+	struct order_req r[] = {
+		{ .arrival = 0, .cached = 64 },
+		{ .arrival = 1, .gave_way = true },
+		{ .arrival = 2, .gave_way = true },
+	};
+
+	EXPECT_EQ(1, order_next(r, 3, UINT32_MAX));
+	r[1].held = true;
+	r[2].held = true;
+	EXPECT_EQ(0, order_next(r, 3, UINT32_MAX));
+	r[2].passed = ORDER_PATIENCE;
+	EXPECT_EQ(2, order_next(r, 3, UINT32_MAX));
+}
+
 TEST(order_only_older_ones_pass_what_does_not_fit)
 {
 	const struct order_req r[] = {

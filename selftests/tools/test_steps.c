@@ -135,6 +135,30 @@ TEST_F(steps, a_score_that_failed)
 	EXPECT_EQ(0, s.sum);
 }
 
+/*
+ * 10 of 20 positions were computed when it gave way. What comes back more than
+ * it had is not computed by it; what comes back less is, once more.
+ */
+TEST_F(steps, comes_back_to_more_than_it_had)
+{
+	struct conv *c = self->v[0];
+
+	c->stored = 10;
+	count_return(c, 4);
+	EXPECT_EQ(6, c->recomputed);
+	EXPECT_EQ(0, c->reused);
+	c->stored = 7;
+	count_return(c, 8);
+	EXPECT_EQ(5, c->recomputed);
+	EXPECT_EQ(0, c->reused);
+	c->stored = 8;
+	count_return(c, 16);
+	EXPECT_EQ(0, c->recomputed);
+	EXPECT_EQ(3, c->reused);
+	/* 10 - 0, 7 - 4, 8 - 8 and 20 - 16: what was computed. */
+	EXPECT_EQ(17, 20 - c->reused + c->recomputed);
+}
+
 /* How much room there is cannot be told then: the reason is. */
 TEST_F(steps, pages_are_revoked)
 {

@@ -109,6 +109,24 @@ static int take_pages(const struct sched *s, struct conv *c)
 	return ret < 0 ? ret : 0;
 }
 
+/*
+ * It continues with @len positions. Others may meanwhile have computed more of
+ * it than it had: then it owes less than before, and reuses the rest.
+ */
+static void count_return(struct conv *c, uint32_t len)
+{
+	uint32_t more, less;
+
+	if (c->stored >= len) {
+		c->recomputed += c->stored - len;
+		return;
+	}
+	more = len - c->stored;
+	less = more < c->recomputed ? more : c->recomputed;
+	c->recomputed -= less;
+	c->reused += more - less;
+}
+
 static void start(struct sched *s, struct conv *c)
 {
 	uint32_t len = kvc_seq_len(c->seq);
@@ -117,8 +135,8 @@ static void start(struct sched *s, struct conv *c)
 	if (!c->started) {
 		c->started = now();
 		c->reused = len;
-	} else if (c->stored > len) {
-		c->recomputed += c->stored - len;
+	} else {
+		count_return(c, len);
 	}
 	c->stored = 0;
 	c->state = CONV_PREFILL;
@@ -149,6 +167,7 @@ static unsigned int window(const struct sched *s, struct order_req *req,
 			.cached = room.reused_tokens,
 			.passed = c->passed,
 			.held = held(s, c, room.reused_tokens),
+			.gave_way = c->preempted,
 		};
 	}
 	return n;
@@ -206,7 +225,7 @@ static void preempt(struct sched *s, struct conv *c)
 		check_drop(c->check, c->seq);
 	c->stored = kvc_seq_len(c->seq);
 	c->preempted++;
-	c->passed = ORDER_PATIENCE;
+	c->passed = 0;
 	c->state = CONV_WAITING;
 	sched_remove(s, c);
 	kvc_seq_free(c->seq, 0);

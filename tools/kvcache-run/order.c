@@ -6,8 +6,8 @@
 
 static bool before(const struct order_req *a, const struct order_req *b)
 {
-	bool due_a = a->passed >= ORDER_PATIENCE;
-	bool due_b = b->passed >= ORDER_PATIENCE;
+	bool due_a = a->gave_way || a->passed >= ORDER_PATIENCE;
+	bool due_b = b->gave_way || b->passed >= ORDER_PATIENCE;
 
 	if (due_a != due_b)
 		return due_a;

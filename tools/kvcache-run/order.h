@@ -17,12 +17,14 @@
  * @cached: tokens of it that are cached now
  * @passed: requests that arrived later and started earlier
  * @held: a running request is about to make more of it cached
+ * @gave_way: it ran before, and others took its pages
  */
 struct order_req {
 	uint32_t arrival;
 	uint32_t cached;
 	uint32_t passed;
 	bool held;
+	bool gave_way;
 };
 
 /**
@@ -31,8 +33,8 @@ struct order_req {
  * @n: their number
  * @limit: only those that arrived before this
  *
- * One whose patience is used up comes first, in order of arrival; then the one
- * with the longest cached prefix, the first to arrive among equals. Those held
+ * One whose patience is used up, or that gave way, comes first, in order of
+ * arrival; then the one with the longest cached prefix, the first to arrive among equals. Those held
  * are left out until their patience ends.
  *
  * If the one chosen does not fit, ask again with its arrival as @limit: those

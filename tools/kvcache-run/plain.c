@@ -37,8 +37,8 @@ int plain_run(const struct engine *e, const struct emit *em, FILE *timing,
 				      logits, NULL, NULL);
 		if (ret) {
 			ret = complain("conversation %s: a pass over %u tokens failed: %s",
-			c->finish = FINISH_FAILED;
 				       c->name, pos + 1, strerror(-ret));
+			c->finish = FINISH_FAILED;
 			break;
 		}
 		conv_sample(c, e, logits);

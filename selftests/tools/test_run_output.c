@@ -3,6 +3,8 @@
  * test_run_output.c - what kvcache-run writes, and where: files that it must
  * not touch, names that it must not print, places that are full.
  */
+#include <sys/stat.h>
+
 #include "run_kit.h"
 
 #define MHA REFS "tiny-mha-f16.gguf"
@@ -28,6 +30,15 @@ static void request_refused(const char *request, const char *what,
 	struct ran r = kit_run(request, QUICK " --requests -");
 
 	refused(&r, what, remedy);
+}
+
+static const char *model_bytes(size_t *len)
+{
+	struct stat st;
+
+	ASSERT_EQ(0, stat(MHA, &st));
+	*len = st.st_size;
+	return kit_read(MHA);
 }
 
 static unsigned int count(const char *text, const char *what)
@@ -88,6 +99,38 @@ TEST(names_do_not_steer_the_terminal)
 			"-:1: id: ", "control character");
 }
 
+/* A name of the file system is bytes; JSON is UTF-8. */
+TEST(json_of_a_path_that_is_no_text)
+{
+	static const char replaced[] = "m\xef\xbf\xbd.gguf";
+	size_t len;
+	const char *model = model_bytes(&len), *file;
+	struct ran r;
+
+	r = kit_run(NULL, "-m %s -n 4 --page-size 64K --json -p x",
+		    kit_file("m\xe9.gguf", model, len));
+	KIT_OK(r);
+	file = json_string_value(json_object_get(json_object_get(r.json,
+						 "model"), "file"));
+	ASSERT_TRUE(file != NULL);
+	EXPECT_STREQ(replaced, strrchr(file, '/') + 1);
+}
+
+/* The text goes on behind a NUL, and the document has all of it. */
+TEST(json_of_a_text_with_nul)
+{
+	json_t *text;
+	struct ran r;
+
+	r = kit_run(NULL, "-m " MHA " --ignore-end --page-size 64K -q --temp 50 --seed 1 -n 1000 --json -p x");
+	KIT_OK(r);
+	text = json_object_get(kit_conv(&r, 0), "text");
+	ASSERT_TRUE(json_is_string(text));
+	EXPECT_TRUE(strstr(r.out, "\\u0000") != NULL);
+	EXPECT_GT(json_string_length(text), 500);
+	EXPECT_LT(strlen(json_string_value(text)), 500);
+}
+
 /* A full disk, met while text is streamed and by the last write. */
 TEST(full_standard_output)
 {
@@ -132,17 +175,11 @@ TEST(outputs_outlive_a_refusal)
 
 TEST(inputs_are_not_written_to)
 {
-	static char model[1 << 22];
-	FILE *f = fopen(MHA, "r");
-	const char *path, *text, *csv;
+	size_t len;
+	const char *model = model_bytes(&len);
+	const char *path = kit_file("model.gguf", model, len), *text, *csv;
 	struct ran r;
-	size_t n;
 
-	ASSERT_TRUE(f != NULL);
-	n = fread(model, 1, sizeof(model), f);
-	fclose(f);
-	ASSERT_LT(n, sizeof(model));
-	path = kit_file("model.gguf", model, n);
 	text = kit_file("prompt", "some text", 9);
 	csv = kit_file("both", "old", 3);
 	r = kit_run(NULL, "-m %s -p x --json=%s", path, path);
@@ -150,7 +187,7 @@ TEST(inputs_are_not_written_to)
 	r = kit_run(NULL, "-m %s -p x --timing %s/./model.gguf", path,
 		    kit_dir());
 	refused(&r, "model.gguf: is read from", "another file");
-	EXPECT_EQ(0, memcmp(model, kit_read(path), n));
+	EXPECT_EQ(0, memcmp(model, kit_read(path), len));
 	r = kit_run(NULL, "-m %s -f %s --json=%s", path, text, text);
 	refused(&r, "prompt: is read from", "another file");
 	r = kit_run(NULL, "-m %s --system-file %s -p x --json=%s", path, text,

@@ -3,6 +3,7 @@
  * json.c - what a run did, as JSON.
  */
 #include <math.h>
+#include <string.h>
 
 #include <jansson.h>
 
@@ -13,12 +14,26 @@
 #include "model.h"
 #include "report.h"
 #include "sched.h"
+#include "text.h"
 #include "util.h"
 
 /* JSON has no infinity. */
 static json_t *number(double x)
 {
 	return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* A path, or a name out of a file, may have bytes that are no UTF-8. */
+static json_t *outside(const char *s)
+{
+	struct text t = { 0 };
+	json_t *j;
+
+	text_add(&t, s, strlen(s));
+	text_end(&t);
+	j = json_stringn(t.s, t.done);
+	text_free(&t);
+	return j;
 }
 
 static json_t *per_second(double n, double secs)
@@ -82,7 +97,7 @@ static json_t *result(const struct report *r, const struct result *v)
 		return o;
 	}
 	json_object_update_new(o, json_pack(
-		"{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o, s:s, s:o}",
+		"{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o, s:o, s:o}",
 		"finish", finish_name(v->finish),
 		"reused_tokens", v->reused,
 		"generated_tokens", v->generated,
@@ -96,7 +111,7 @@ static json_t *result(const struct report *r, const struct result *v)
 		per_second(v->prompt - v->reused, v->prefill_s),
 		"decode_tokens_per_s",
 		per_second((double)v->generated - 1, v->decode_s),
-		"text", v->text,
+		"text", json_stringn(v->text, v->text_len),
 		"ids", id_list(v->ids + v->prompt, v->generated)));
 	if (v->verdict.positions)
 		json_object_set_new(o, "verify", verdict(&v->verdict));
@@ -105,9 +120,9 @@ static json_t *result(const struct report *r, const struct result *v)
 
 static json_t *model(const struct engine *e)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}",
-			 "file", e->opts->model,
-			 "name", e->info.name,
+	return json_pack("{s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}",
+			 "file", outside(e->opts->model),
+			 "name", outside(e->info.name),
 			 "products", e->model ? model_products(e->model) : "",
 			 "weights", weights_name(e->opts->weights),
 			 "kernels", kvc_cache_isa(e->cache),

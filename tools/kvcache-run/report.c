@@ -38,9 +38,9 @@ struct result *report_add(struct report *r, const struct conv *c, char *name)
 		res->prefill_s = c->first - c->started;
 		res->decode_s = c->last - c->first;
 	}
-	res->text = xrealloc(NULL, c->text.done + 1, 1);
-	memcpy(res->text, c->text.s ? c->text.s : "", c->text.done);
-	res->text[c->text.done] = 0;
+	res->text_len = c->text.done;
+	res->text = xrealloc(NULL, res->text_len, 1);
+	memcpy(res->text, c->text.s ? c->text.s : "", res->text_len);
 	res->ids = xcalloc(c->ids.n, sizeof(*res->ids));
 	memcpy(res->ids, c->ids.v, c->ids.n * sizeof(*res->ids));
 	return res;

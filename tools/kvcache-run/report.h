@@ -30,7 +30,7 @@ struct sched;
  * @first_s: seconds until its first token
  * @prefill_s: seconds from the beginning of its prefill to its first token
  * @decode_s: seconds from its first token to its last
- * @text: what it generated
+ * @text: [@text_len] what it generated, UTF-8
  * @ids: [@prompt + @generated] its tokens
  * @verdict: of --verify, or zeros
  * @score: of --score, or zeros
@@ -49,6 +49,7 @@ struct result {
 	double prefill_s;
 	double decode_s;
 	char *text;
+	size_t text_len;
 	uint32_t *ids;
 	struct verdict verdict;
 	struct score score;

@@ -6,10 +6,13 @@
 #include "harness.h"
 
 #include "../../tools/kvcache-run/admit.c"
+#include "../../tools/kvcache-run/chat.c"
 #include "../../tools/kvcache-run/conv.c"
 #include "../../tools/kvcache-run/emit.c"
+#include "../../tools/kvcache-run/engine.c"
 #include "../../tools/kvcache-run/ids.c"
 #include "../../tools/kvcache-run/interrupt.c"
+#include "../../tools/kvcache-run/options.c"
 #include "../../tools/kvcache-run/order.c"
 #include "../../tools/kvcache-run/plain.c"
 #include "../../tools/kvcache-run/progress.c"
@@ -31,13 +34,6 @@
 #define MODEL "selftests/data/refs/tiny-mha-f16.gguf"
 #define NCONV 3
 #define PAGE 16384		/* 8 tokens as f32 */
-
-/* What engine.c would bring along. */
-void engine_pages(const struct engine *e, uint64_t *held, uint64_t *cached,
-		  uint64_t *allocs)
-{
-	*held = *cached = *allocs = 0;
-}
 
 FIXTURE(steps)
 {
@@ -157,6 +153,25 @@ TEST_F(steps, comes_back_to_more_than_it_had)
 	EXPECT_EQ(3, c->reused);
 	/* 10 - 0, 7 - 4, 8 - 8 and 20 - 16: what was computed. */
 	EXPECT_EQ(17, 20 - c->reused + c->recomputed);
+}
+
+/* The file is read for its digest only where pages are kept. */
+TEST(weights_are_identified_where_it_matters)
+{
+	struct options o = {
+		.model = MODEL, .k_type = KVA_F32, .v_type = KVA_F32,
+	};
+	struct engine e;
+
+	ASSERT_EQ(0, engine_open(&e, &o));
+	ASSERT_EQ(0, engine_pool(&e));
+	EXPECT_TRUE(e.id_s > 0);
+	engine_close(&e);
+	o.score = true;
+	ASSERT_EQ(0, engine_open(&e, &o));
+	ASSERT_EQ(0, engine_pool(&e));
+	EXPECT_TRUE(e.id_s == 0);
+	engine_close(&e);
 }
 
 /* How much room there is cannot be told then: the reason is. */

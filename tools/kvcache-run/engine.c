@@ -5,8 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <kvcache/threads.h>
+#include <sys/stat.h>
 
+#include <kvcache/threads.h>
 #include <nettle/sha2.h>
 
 #include "engine.h"
@@ -46,14 +47,24 @@ static int weights_id(const struct engine *e, uint8_t id[32])
 	FILE *f = fopen(e->opts->model, "r");
 	struct sha256_ctx sha;
 	uint8_t buf[1 << 16];
+	uint64_t done = 0;
+	struct stat st;
 	size_t n;
 
 	if (!f)
 		return complain("%s: %s: give a file that can be read",
 				e->opts->model, strerror(errno));
 	sha256_init(&sha);
-	while ((n = fread(buf, 1, sizeof(buf), f)))
+	if (fstat(fileno(f), &st))
+		st.st_size = 0;
+	while ((n = fread(buf, 1, sizeof(buf), f))) {
 		sha256_update(&sha, n, buf);
+		done += n;
+		if (done <= (uint64_t)st.st_size)
+			progress("identifying the weights",
+				 (double)done / st.st_size);
+	}
+	progress_clear();
 	fclose(f);
 	sha256_update(&sha, strlen(type), (const uint8_t *)type);
 	sha256_digest(&sha, 32, id);
@@ -92,12 +103,20 @@ int engine_pool(struct engine *e)
 		.no_reuse = o->no_reuse,
 		.isa = o->isa,
 	};
+	bool keeps = !o->no_cache && !o->score;
+	double begin = now();
 	uint8_t id[32];
 	int ret;
 
-	if (open_backend(e) || weights_id(e, id))
+	if (open_backend(e))
 		return -1;
-	model_cache(&e->info, o->k_type, o->v_type, id, &e->group, &e->shape);
+	/* Where nothing is kept, there is nothing to mistake. */
+	if (keeps && weights_id(e, id))
+		return -1;
+	if (keeps)
+		e->id_s = now() - begin;
+	model_cache(&e->info, o->k_type, o->v_type, keeps ? id : NULL,
+		    &e->group, &e->shape);
 	ret = kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache);
 	if (ret)
 		return complain("no cache: %s", kvc_errmsg(e->kvc));

@@ -29,6 +29,7 @@
  * @kvc: the backend
  * @cache: the model's cache
  * @page_size: bytes in a page
+ * @id_s: seconds that it took to tell the weights from others
  * @model: the weights
  */
 struct engine {
@@ -45,6 +46,7 @@ struct engine {
 	struct kvc *kvc;
 	struct kvc_cache *cache;
 	uint64_t page_size;
+	double id_s;
 	struct model *model;
 };
 

@@ -14,6 +14,15 @@
 #include "run.h"
 #include "util.h"
 
+/* What it took to tell the weights from others is part of loading them. */
+static int load(struct run *r)
+{
+	int ret = run_load(r);
+
+	r->report.load_s += r->engine.id_s;
+	return ret;
+}
+
 /* Conversations to their end, with or without the cache. */
 static int generate(struct run *r, struct conv **v, unsigned int n)
 {
@@ -68,7 +77,7 @@ int run_conversations(struct run *r)
 	int ret = 0;
 
 	n = admit_possible(r, v);
-	if (n && run_load(r)) {
+	if (n && load(r)) {
 		free(v);
 		return -1;
 	}
@@ -95,7 +104,7 @@ int run_score(struct run *r)
 	struct input_list *l = &r->inputs;
 	struct score score;
 	unsigned int i;
-	int ret = run_load(r);
+	int ret = load(r);
 
 	if (ret)
 		return ret;
@@ -160,7 +169,7 @@ int run_chat(struct run *r)
 	c = conv_create(xasprintf("chat"), &r->opts.sampling, &r->engine);
 	c->keep = true;
 	input_add(&r->inputs, c);
-	ret = run_load(r);
+	ret = load(r);
 	if (!ret && r->opts.verify)
 		c->check = check_create(&r->engine);
 	while (!ret && c->finish != FINISH_EVICTED &&

@@ -148,6 +148,41 @@ TEST_F(verify, a_row_that_changed)
 	EXPECT_EQ(TOKENS * 4, v.rows);
 }
 
+/* Nobody held the page meanwhile, and it was found again. */
+TEST_F(verify, a_row_that_changed_while_cached)
+{
+	float *row;
+
+	forward(self, 0, TOKENS);
+	row = v_row(self, 1, 13);
+	check_drop(self->k, self->seq);
+	EXPECT_EQ(TOKENS * 4, self->k->v.rows);
+	kvc_seq_free(self->seq, 0);
+	*(uint32_t *)&row[5] ^= 1;
+	ASSERT_EQ(0, kvc_seq_create(self->e.cache, NULL, &self->seq));
+	ASSERT_EQ(19, kvc_seq_prefix(self->seq, self->c.ids.v, TOKENS));
+	check_back(self->k, self->seq);
+	EXPECT_EQ(1, self->k->v.changed);
+	EXPECT_EQ(1, self->k->v.changed_layer);
+	EXPECT_EQ(13, self->k->v.changed_pos);
+	EXPECT_EQ(TOKENS * 4 + 16 * 4, self->k->v.rows);
+}
+
+/* Computed anew in other pages: other bits are no change. */
+TEST_F(verify, rows_that_were_computed_again)
+{
+	forward(self, 0, TOKENS);
+	check_drop(self->k, self->seq);
+	kvc_seq_free(self->seq, KVC_SEQ_DISCARD);
+	ASSERT_EQ(0, kvc_seq_create(self->e.cache, NULL, &self->seq));
+	check_back(self->k, self->seq);
+	forward(self, 0, TOKENS);
+	EXPECT_EQ(TOKENS * 4, self->k->v.rows);
+	check_same(self->k, self->seq);
+	EXPECT_EQ(TOKENS * 8, self->k->v.rows);
+	EXPECT_EQ(0, self->k->v.changed);
+}
+
 /* A row that was wrong when it was written shows in the logits. */
 TEST_F(verify, a_row_that_is_wrong)
 {

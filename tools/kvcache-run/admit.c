@@ -135,13 +135,15 @@ static void start(struct sched *s, struct conv *c)
 	if (!c->started) {
 		c->started = now();
 		c->reused = len;
+		if (c->check)
+			check_rows(c->check, c->seq);
 	} else {
 		count_return(c, len);
+		if (c->check)
+			check_back(c->check, c->seq);
 	}
 	c->stored = 0;
 	c->state = CONV_PREFILL;
-	if (c->check)
-		check_rows(c->check, c->seq);
 	s->run[s->nrun++] = c;
 	for (i = 0; i < s->n && s->v[i]->arrival < c->arrival; i++)
 		s->v[i]->passed += s->v[i]->state == CONV_WAITING;

@@ -4,7 +4,8 @@
  *
  * Of every stored row of K and V (all heads of a layer at one position) a
  * digest is taken right after the step that wrote it, and compared when the
- * conversation ends or gives its pages back.
+ * conversation ends or gives its pages back; and when it finds such a page
+ * again, for what happened in between.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ struct kept {
  * @digests: [@nrows][layers][K, V]
  * @nrows: positions
  * @cap: room at @digests, in positions
+ * @pages: [@npages] handles of the pages that it gave back, which hold @nrows
+ * @npages: their number
  * @kept: logits, by ascending position
  * @nkept: their number
  * @buf: rows of one layer's K or V, [heads][READ_ROWS][dim]
@@ -50,6 +53,8 @@ struct check {
 	uint64_t *digests;
 	uint32_t nrows;
 	uint32_t cap;
+	uint64_t *pages;
+	uint32_t npages;
 	struct kept *kept;
 	uint32_t nkept;
 	uint8_t *buf;
@@ -97,6 +102,7 @@ void check_free(struct check *k)
 		free(k->kept[i].logits);
 	free(k->kept);
 	free(k->digests);
+	free(k->pages);
 	free(k->buf);
 	free(k);
 }
@@ -201,7 +207,36 @@ void check_same(struct check *k, const struct kvc_seq *seq)
 void check_drop(struct check *k, const struct kvc_seq *seq)
 {
 	check_same(k, seq);
-	k->nrows = 0;
+	k->npages = kvc_seq_pages(seq);
+	k->pages = xrealloc(k->pages, k->npages, sizeof(*k->pages));
+	kvc_seq_handles(seq, 0, k->pages, k->npages);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * A page that went to somebody else has another handle: what it holds now was
+ * computed again, beside other rows of a step, and may differ in its last bits.
+ */
+void check_back(struct check *k, const struct kvc_seq *seq)
+{
+	uint32_t per_page = kvc_cache_page_tokens(k->e->cache, 0);
+	uint32_t npages = kvc_seq_pages(seq), at, n, i;
+	uint64_t *pages = xcalloc(npages, sizeof(*pages));
+
+	kvc_seq_handles(seq, 0, pages, npages);
+	k->nrows = least(k->nrows, kvc_seq_len(seq));
+	for (at = 0; at < k->nrows; at += n) {
+		i = at / per_page;
+		n = least(per_page - at % per_page, k->nrows - at);
+		n = least(n, READ_ROWS);
+		digests(k, seq, at, n, pages[i] != k->pages[i]);
+	}
+	free(pages);
+	check_rows(k, seq);
 }
 
 void check_logits(struct check *k, uint32_t pos, const float *logits)

@@ -66,8 +66,10 @@ void check_free(struct check *k);
 void check_rows(struct check *k, const struct kvc_seq *seq);
 /* Compare all of them with the rows as they are now. */
 void check_same(struct check *k, const struct kvc_seq *seq);
-/* The same, and forget them: the pages are about to be given back. */
+/* The same, before the pages are given back. */
 void check_drop(struct check *k, const struct kvc_seq *seq);
+/* It has pages again, after check_drop(): those that it had must be as it left them. */
+void check_back(struct check *k, const struct kvc_seq *seq);
 /* Keep the logits that chose the token after position @pos. */
 void check_logits(struct check *k, uint32_t pos, const float *logits);
 

@@ -165,6 +165,10 @@ TEST(room)
 {
 	BAD(NULL, "-p x --parallel 8 --max-pages 3", "--parallel 8: 3 pages",
 	    "--parallel 3");
+	BAD(NULL, "-p x --parallel 8 --max-pages 3", "--parallel 8",
+	    "or a higher --max-pages");
+	BAD(NULL, "-p x --parallel 8 --pool 192K", "--parallel 8: 3 pages",
+	    "or a bigger --pool");
 	BAD(NULL, "-p x --isa mmx", "mmx", "");
 	BAD(NULL, "-p x --page-size 64", "", "page");
 }

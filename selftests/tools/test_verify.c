@@ -148,6 +148,21 @@ TEST_F(verify, a_row_that_changed)
 	EXPECT_EQ(TOKENS * 4, v.rows);
 }
 
+/* A conversation that came to no token has rows all the same. */
+TEST_F(verify, a_row_that_changed_before_any_token)
+{
+	struct verdict v;
+
+	forward(self, 0, TOKENS);
+	*(uint32_t *)&v_row(self, 0, 2)[0] ^= 1;
+	check_same(self->k, self->seq);
+	ASSERT_EQ(0, check_conv(self->k, &self->c, &v));
+	EXPECT_FALSE(v.ok);
+	EXPECT_TRUE(v.bound > 0);
+	EXPECT_EQ(0, v.positions);
+	EXPECT_EQ(1, v.changed);
+}
+
 /* Nobody held the page meanwhile, and it was found again. */
 TEST_F(verify, a_row_that_changed_while_cached)
 {

@@ -113,7 +113,7 @@ static json_t *result(const struct report *r, const struct result *v)
 		per_second((double)v->generated - 1, v->decode_s),
 		"text", json_stringn(v->text, v->text_len),
 		"ids", id_list(v->ids + v->prompt, v->generated)));
-	if (v->verdict.positions)
+	if (v->verdict.bound > 0)
 		json_object_set_new(o, "verify", verdict(&v->verdict));
 	return o;
 }

@@ -117,9 +117,11 @@ static int check_parallel(const struct run *r)
 	    kvc_predict(r->engine.cache, NULL, &none, 1, 0, &room) ||
 	    r->opts.parallel <= room.limit_pages)
 		return 0;
-	return complain("--parallel %u: %llu pages are allowed, and a conversation holds one at least: give --parallel %llu, or a bigger --pool",
+	return complain("--parallel %u: %llu pages are allowed, and a conversation holds one at least: give --parallel %llu, or %s",
 			r->opts.parallel, (unsigned long long)room.limit_pages,
-			(unsigned long long)room.limit_pages);
+			(unsigned long long)room.limit_pages,
+			room.limit_pages == r->opts.max_pages ?
+			"a higher --max-pages" : "a bigger --pool");
 }
 
 static int run(struct run *r)
@@ -145,7 +147,7 @@ static bool checks_ok(const struct report *rep)
 	if (report_any(rep, FINISH_INTERRUPTED) || !rep->e->opts->verify)
 		return true;
 	for (i = 0; i < rep->n; i++)
-		if (rep->v[i].verdict.positions && !rep->v[i].verdict.ok)
+		if (rep->v[i].verdict.bound > 0 && !rep->v[i].verdict.ok)
 			return false;
 	return report_counters_ok(rep);
 }

@@ -34,8 +34,8 @@ struct order_req {
  * @limit: only those that arrived before this
  *
  * One whose patience is used up, or that gave way, comes first, in order of
- * arrival; then the one with the longest cached prefix, the first to arrive among equals. Those held
- * are left out until their patience ends.
+ * arrival; then the one with the longest cached prefix, the first to arrive
+ * among equals. Those held are left out until their patience ends.
  *
  * If the one chosen does not fit, ask again with its arrival as @limit: those
  * that came before it may still start, those that came after it wait for it,

@@ -249,7 +249,7 @@ void report_print(const struct report *r, FILE *f)
 	    !report_any(r, FINISH_FAILED))
 		counters(r, f);
 	for (i = 0; i < r->n; i++)
-		if (r->v[i].verdict.positions)
+		if (r->v[i].verdict.bound > 0)
 			verdict(f, &r->v[i]);
 	setup(r, f);
 }

@@ -24,7 +24,7 @@ struct kvc_seq;
  * @steps: positions that were computed once more, each by itself
  * @step_diff: largest difference of a logit from those
  * @bound: what @top_diff may be, and half of the margin below which tokens may
- *         differ
+ *         differ; 0 if nothing was checked
  * @bound_all: what @diff and @step_diff, over the whole vocabulary, may be
  * @equal: positions with the same most likely token
  * @unclear: positions whose margin is below twice the bound

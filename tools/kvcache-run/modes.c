@@ -130,8 +130,8 @@ static ssize_t next_turn(struct run *r, unsigned int *given, char **line,
 	if (*given < r->opts.ninputs) {
 		free(*line);
 		*line = xasprintf("%s", r->opts.inputs[(*given)++].value);
-		*cap = 0;
-		return strlen(*line);
+		*cap = strlen(*line) + 1;
+		return *cap - 1;
 	}
 	do {
 		if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))

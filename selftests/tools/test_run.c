@@ -203,6 +203,9 @@ TEST(remedies_do_what_they_promise)
 {
 	static const char request[] =
 		"{\"prompt\": \"1bcdefghijklmnop\", \"max_tokens\": 40}\n";
+	static const char by_n[] =
+		"{\"prompt\": \"1bcdefghijklmnop\", \"n\": 40}\n";
+	static const char by_none[] = "{\"prompt\": \"1bcdefghijklmnop\"}\n";
 	struct ran r;
 
 	r = kit_run(NULL, "-m %s " SMALL " -p 1bcdefghijklmnop -n 40 --pool 48K --max-pages 1", MHA);
@@ -218,6 +221,13 @@ TEST(remedies_do_what_they_promise)
 	EXPECT_EQ(1, r.status);
 	EXPECT_TRUE(strstr(r.err, "9 as max_tokens of its request") != NULL);
 	EXPECT_TRUE(strstr(r.err, "-n ") == NULL);
+	/* The option does nothing there, even where it says the same. */
+	r = kit_run(request, "-m %s " SMALL " -n 40 --requests - --max-pages 3", MHA);
+	EXPECT_TRUE(strstr(r.err, "9 as max_tokens of its request") != NULL);
+	r = kit_run(by_n, "-m %s " SMALL " --requests - --max-pages 3", MHA);
+	EXPECT_TRUE(strstr(r.err, "9 as n of its request") != NULL);
+	r = kit_run(by_none, "-m %s " SMALL " -n 40 --requests - --max-pages 3", MHA);
+	EXPECT_TRUE(strstr(r.err, "with -n 9, ") != NULL);
 }
 
 TEST(one_that_never_fits_does_not_stop_the_others)

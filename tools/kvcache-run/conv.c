@@ -26,6 +26,7 @@ struct conv *conv_create(char *name, const struct sampling *sampling,
 
 	c->name = name;
 	c->max_new = sampling->max_new;
+	c->max_new_key = sampling->max_new_key;
 	/* What the options may be has been checked. */
 	if (sampler_create(&so, e->info.vocab, &c->sampler))
 		out_of_memory();

@@ -43,6 +43,7 @@ enum finish {
  *       stored when the next one is computed
  * @nprompt: of @ids, those that were given in this turn and before
  * @max_new: tokens to generate at most in a turn, 0 for no such limit
+ * @max_new_key: see struct sampling
  * @sampler: how to choose tokens
  * @state: where it stands
  * @finish: why it ended
@@ -68,6 +69,7 @@ struct conv {
 	struct ids ids;
 	uint32_t nprompt;
 	uint32_t max_new;
+	const char *max_new_key;
 	struct sampler *sampler;
 	enum conv_state state;
 	enum finish finish;

@@ -41,6 +41,7 @@ enum on_full {
 /**
  * struct sampling - how the next token is chosen
  * @max_new: tokens to generate at most, 0 for as many as the context holds
+ * @max_new_key: the member of a request that says so, or NULL for -n
  * @temp: temperature, 0 for the most likely token
  * @top_p: smallest set of tokens with this probability
  * @min_p: tokens of at least this share of the most likely one's probability
@@ -48,6 +49,7 @@ enum on_full {
  */
 struct sampling {
 	uint32_t max_new;
+	const char *max_new_key;
 	double temp;
 	double top_p;
 	double min_p;

@@ -55,20 +55,22 @@ static int whole(const struct line *ln, const char *key, int64_t max,
 
 static int sampling(const struct line *ln, struct sampling *s)
 {
+	const char *key = json_object_get(ln->obj, "n") ? "n" : NULL;
 	int64_t n = s->max_new, seed = s->seed;
 
-	if (json_object_get(ln->obj, "n") &&
-	    json_object_get(ln->obj, "max_tokens"))
+	if (key && json_object_get(ln->obj, "max_tokens"))
 		return complain("%s: n and max_tokens: give one of them",
 				ln->what);
-	if (whole(ln, "n", INT32_MAX, &n) ||
-	    whole(ln, "max_tokens", INT32_MAX, &n) ||
+	if (json_object_get(ln->obj, "max_tokens"))
+		key = "max_tokens";
+	if ((key && whole(ln, key, INT32_MAX, &n)) ||
 	    whole(ln, "seed", INT64_MAX, &seed) ||
 	    real(ln, "temperature", 0, 100, &s->temp) ||
 	    real(ln, "top_p", MIN_TOP_P, 1, &s->top_p) ||
 	    real(ln, "min_p", 0, 1, &s->min_p))
 		return -1;
 	s->max_new = n;
+	s->max_new_key = key;
 	s->seed = seed;
 	return 0;
 }

@@ -91,11 +91,11 @@ static void lever_length(const struct engine *e, char *buf, uint64_t limit,
 	if (!lo)
 		return;
 	/* What a request says goes before the option. */
-	if (c->max_new == o->sampling.max_new)
-		lever(buf, "-n %u", lo + conv_generated(c));
+	if (c->max_new_key)
+		lever(buf, "%u as %s of its request", lo + conv_generated(c),
+		      c->max_new_key);
 	else
-		lever(buf, "%u as max_tokens of its request",
-		      lo + conv_generated(c));
+		lever(buf, "-n %u", lo + conv_generated(c));
 }
 
 bool room_possible(const struct engine *e, const struct conv *c)

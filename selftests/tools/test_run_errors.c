@@ -89,6 +89,17 @@ TEST(prompts)
 	BAD(NULL, "--tokens 1,2,x", "\"x\" is not a token id", "1,5,9");
 	BAD(NULL, "--tokens 1,272", "no token 272", "has 272");
 	BAD(NULL, "--tokens '1;2'", "\";2\" is not a comma", "1,5,9");
+	BAD(NULL, "--system s --tokens 1,2",
+	    "--tokens: ids are taken as they are, without --system:",
+	    "leave that out");
+	BAD(NULL, "--tokens 1,2 --system ''", "without --system:",
+	    "begin the ids with its tokens");
+	snprintf(args, sizeof(args), "-p a --tokens 1,2 --system-file %s",
+		 kit_file("system", "s", 1));
+	BAD(NULL, args, "without --system-file:", "leave that out");
+	BAD("{\"tokens\": [1, 2]}\n", "--system s --requests -",
+	    "-:1: ids are taken as they are, without --system:",
+	    "leave that out");
 	BAD(NULL, "-p abcdefgh --ctx 8", "8 tokens does not fit a context of 8",
 	    "raise --ctx");
 	BAD(NULL, "-p x --ctx 4096", "--ctx 4096", "2048");

@@ -63,6 +63,16 @@ int input_system(const struct engine *e, struct ids *ids, const char *system,
 	return chat_message(&e->chat, ids, "system", system, len, what);
 }
 
+int input_no_system(const struct engine *e, const char *what)
+{
+	const struct options *o = e->opts;
+
+	if (!o->system && !o->system_file)
+		return 0;
+	return complain("%s: ids are taken as they are, without %s: leave that out, or begin the ids with its tokens",
+			what, o->system ? "--system" : "--system-file");
+}
+
 int input_user(const struct engine *e, struct ids *ids, const char *text,
 	       size_t len, const char *what)
 {
@@ -113,7 +123,8 @@ static int add_tokens(const struct engine *e, struct input_list *l,
 
 	c = conv_create(xasprintf("%u", l->n + 1), &e->opts->sampling, e);
 	input_add(l, c);
-	if (ids_parse(&c->ids, s, e->info.vocab, "--tokens"))
+	if (input_no_system(e, "--tokens") ||
+	    ids_parse(&c->ids, s, e->info.vocab, "--tokens"))
 		return -1;
 	return input_check(e, c, "--tokens");
 }

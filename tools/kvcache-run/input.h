@@ -44,6 +44,8 @@ void input_add(struct input_list *l, struct conv *c);
 /* The system message, or without one what the model begins with by itself. */
 int input_system(const struct engine *e, struct ids *ids, const char *system,
 		 size_t len, const char *what);
+/* Ids are a whole conversation: a system message given beside is refused. */
+int input_no_system(const struct engine *e, const char *what);
 /* The user's text, and what makes the model answer. */
 int input_user(const struct engine *e, struct ids *ids, const char *text,
 	       size_t len, const char *what);

@@ -221,7 +221,8 @@ static int content(const struct line *ln, struct ids *ids)
 		return complain("%s: system: tokens are taken as they are: leave it out",
 				ln->what);
 	if (toks)
-		return tokens(ln, ids, toks);
+		return input_no_system(ln->e, ln->what) ? -1 :
+		       tokens(ln, ids, toks);
 	if (input_need_text(ln->e))
 		return -1;
 	if (msgs)

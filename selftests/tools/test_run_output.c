@@ -8,6 +8,7 @@
 #include "run_kit.h"
 
 #define MHA REFS "tiny-mha-f16.gguf"
+#define FFFD "\xef\xbf\xbd"
 #define QUICK "-m " MHA " -n 4 --ignore-end --page-size 64K"
 
 static const char columns[] = "conversation,token,position,forwarded,rows,ms\n";
@@ -99,10 +100,31 @@ TEST(names_do_not_steer_the_terminal)
 			"-:1: id: ", "control character");
 }
 
+/* A file of unknown origin names itself. */
+TEST(a_model_name_does_not_steer_the_terminal)
+{
+	static const char name[] = "tiny-mha-f16";
+	static const char bad[] = "\x1b[2J\n\xff\x7f\xc2\x9b" "2\xc3\xa9";
+	size_t len;
+	char *model = (char *)model_bytes(&len), *at;
+	const char *path;
+	struct ran r;
+
+	at = memmem(model, len, name, strlen(name));
+	ASSERT_TRUE(at != NULL);
+	ASSERT_EQ(strlen(name), strlen(bad));
+	memcpy(at, bad, strlen(bad));
+	path = kit_file("named.gguf", model, len);
+	r = kit_run(NULL, "-m %s -n 4 --page-size 64K -q -p x", path);
+	ASSERT_EQ(0, r.status);
+	EXPECT_TRUE(strstr(r.err, "\n" FFFD "[2J" FFFD FFFD FFFD FFFD FFFD
+			   "2\xc3\xa9: ") != NULL);
+}
+
 /* A name of the file system is bytes; JSON is UTF-8. */
 TEST(json_of_a_path_that_is_no_text)
 {
-	static const char replaced[] = "m\xef\xbf\xbd.gguf";
+	static const char replaced[] = "m" FFFD ".gguf";
 	size_t len;
 	const char *model = model_bytes(&len), *file;
 	struct ran r;

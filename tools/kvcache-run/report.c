@@ -218,8 +218,8 @@ static void setup(const struct report *r, FILE *f)
 	const struct engine *e = r->e;
 	char size[32];
 
-	fprintf(f, "%s: %s, kernels %s, %u threads; K %s, V %s, %u tokens in a page of %s; loaded in %.2f s, ran %.2f s\n",
-		e->info.name[0] ? e->info.name : e->opts->model,
+	put_shown(e->info.name[0] ? e->info.name : e->opts->model, f);
+	fprintf(f, ": %s, kernels %s, %u threads; K %s, V %s, %u tokens in a page of %s; loaded in %.2f s, ran %.2f s\n",
 		e->model ? model_products(e->model) : "not loaded",
 		kvc_cache_isa(e->cache),
 		kvc_cache_nthreads(e->cache),

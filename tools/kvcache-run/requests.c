@@ -12,7 +12,6 @@
 #include "input.h"
 #include "requests.h"
 #include "text.h"
-#include "utf8.h"
 #include "util.h"
 
 /* One line: where it is, for complaints, and what it says. */
@@ -78,12 +77,11 @@ static int sampling(const struct line *ln, struct sampling *s)
 /* A name stands on terminals and in tables: it must not steer them. */
 static bool printable(const char *s, size_t len)
 {
-	uint32_t cp;
 	int n;
 
 	for (; len; s += n, len -= n) {
-		n = utf8_decode(s, len, &cp);
-		if (n < 0 || cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
+		n = shown_char(s, len);
+		if (n < 0)
 			return false;
 	}
 	return true;

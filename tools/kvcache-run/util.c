@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * util.c - complaints, numbers, files, time.
+ * util.c - complaints, texts on a terminal, numbers, files, time.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "progress.h"
+#include "utf8.h"
 #include "util.h"
 
 int complain(const char *fmt, ...)
@@ -26,6 +27,30 @@ int complain(const char *fmt, ...)
 	va_end(ap);
 	fputc('\n', stderr);
 	return -1;
+}
+
+int shown_char(const char *s, size_t len)
+{
+	uint32_t cp;
+	int n = utf8_decode(s, len, &cp);
+
+	return n < 0 || cp < 0x20 || (cp >= 0x7f && cp < 0xa0) ? -1 : n;
+}
+
+void put_shown(const char *s, FILE *f)
+{
+	size_t len = strlen(s);
+	int n;
+
+	for (; len; s += n, len -= n) {
+		n = shown_char(s, len);
+		if (n > 0) {
+			fwrite(s, n, 1, f);
+		} else {
+			fputs("\xef\xbf\xbd", f);
+			n = 1;
+		}
+	}
 }
 
 void out_of_memory(void)

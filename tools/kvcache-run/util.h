@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * util.h - what every part of kvcache-run uses: complaints, numbers, files,
- * time.
+ * util.h - what every part of kvcache-run uses: complaints, texts on a
+ * terminal, numbers, files, time.
  */
 #ifndef RUN_UTIL_H
 #define RUN_UTIL_H
@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /**
  * complain() - one line on standard error
@@ -17,6 +18,14 @@
  */
 __attribute__((format(printf, 1, 2)))
 int complain(const char *fmt, ...);
+
+/*
+ * Bytes of the first of @len bytes' characters; or -1 if it is no UTF-8, or a
+ * control character: those steer terminals and break lines.
+ */
+int shown_char(const char *s, size_t len);
+/* A text from outside, with U+FFFD for what is not shown. */
+void put_shown(const char *s, FILE *f);
 
 /* The end of the program, with one line that says so. */
 __attribute__((noreturn))

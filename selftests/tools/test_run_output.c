@@ -5,6 +5,7 @@
  */
 #include <sys/stat.h>
 
+#include "gguf_writer.h"
 #include "run_kit.h"
 
 #define MHA REFS "tiny-mha-f16.gguf"
@@ -119,6 +120,21 @@ TEST(a_model_name_does_not_steer_the_terminal)
 	ASSERT_EQ(0, r.status);
 	EXPECT_TRUE(strstr(r.err, "\n" FFFD "[2J" FFFD FFFD FFFD FFFD FFFD
 			   "2\xc3\xa9: ") != NULL);
+}
+
+/* Nor does what a complaint takes from a file. */
+TEST(complaints_do_not_steer_the_terminal)
+{
+	struct gw w = { 0 };
+	struct ran r;
+
+	request_refused("{\"\\u001b[2J\": 1}", "\"" FFFD "[2J\" is not known",
+			"give prompt");
+	gw_header(&w, 3, 0, 1);
+	gw_key_str(&w, "general.architecture", "bert\n\x1b[2J");
+	r = kit_run(NULL, "-m %s -p x", kit_file("arch.gguf", w.p, w.n));
+	refused(&r, "'bert" FFFD FFFD "[2J'", "take a llama model");
+	gw_free(&w);
 }
 
 /* A name of the file system is bytes; JSON is UTF-8. */

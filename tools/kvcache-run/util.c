@@ -16,19 +16,6 @@
 #include "utf8.h"
 #include "util.h"
 
-int complain(const char *fmt, ...)
-{
-	va_list ap;
-
-	progress_clear();
-	fputs("kvcache-run: ", stderr);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fputc('\n', stderr);
-	return -1;
-}
-
 int shown_char(const char *s, size_t len)
 {
 	uint32_t cp;
@@ -51,6 +38,25 @@ void put_shown(const char *s, FILE *f)
 			n = 1;
 		}
 	}
+}
+
+/* What it names may come out of a file, and bring more than a line. */
+int complain(const char *fmt, ...)
+{
+	va_list ap;
+	char *s;
+	int n;
+
+	progress_clear();
+	va_start(ap, fmt);
+	n = vasprintf(&s, fmt, ap);
+	va_end(ap);
+	fputs("kvcache-run: ", stderr);
+	put_shown(n < 0 ? "out of memory" : s, stderr);
+	fputc('\n', stderr);
+	if (n >= 0)
+		free(s);
+	return -1;
 }
 
 void out_of_memory(void)

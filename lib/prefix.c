@@ -309,12 +309,7 @@ bool kvc_match_copies(const struct kvc_cache *c, uint32_t group,
 /* Could @n pages be had beside those held? 1, 0 or -errno. */
 static int has_room(struct kvc_cache *c, uint64_t n)
 {
-	struct kvcache_alloc a = {
-		.flags = KVCACHE_ALLOC_CHECK,
-		.pool = c->o.pool,
-		.nr = KVC_MIN(n, (uint64_t)UINT32_MAX),
-	};
-	int rc = kvc_call(c->ctx, KVCACHE_NR_ALLOC, &a);
+	int rc = kvc_pages_check(c, KVC_MIN(n, (uint64_t)UINT32_MAX), 0);
 
 	if (rc == -EDQUOT || rc == -ENOSPC || rc == -E2BIG)
 		return 0;

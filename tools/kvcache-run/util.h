@@ -14,7 +14,8 @@
 /**
  * complain() - one line on standard error
  *
- * As put_shown() prints it. Clears a progress line first. Return: -1, so that a caller can return it.
+ * As put_shown() prints it. Clears a progress line first. Return: -1, so that a
+ * caller can return it.
  */
 __attribute__((format(printf, 1, 2)))
 int complain(const char *fmt, ...);

@@ -5,10 +5,11 @@
 #
 #	run-tests.sh [-o LOGDIR] PROGRAM...
 #
-# The last line is "N passed, N failed, N skipped"; the exit status is 1 if
-# anything failed. A program that dies, prints no plan, or stops short of its
-# plan counts as a failure. A line "# timeout: SECONDS" at the top of a shell
-# test sets its limit. What a program leaves running in its process group is killed.
+# The last line is "N passed, N failed, N skipped"; before it, why tests were
+# skipped, a line a reason. The exit status is 1 if anything failed. A program
+# that dies, prints no plan, or stops short of its plan counts as a failure. A
+# line "# timeout: SECONDS" at the top of a shell test sets its limit. What a
+# program leaves running in its process group is killed.
 set -u
 log=build/log
 if [ "${1:-}" = -o ]; then
@@ -17,6 +18,7 @@ if [ "${1:-}" = -o ]; then
 fi
 mkdir -p "$log" || exit 1
 passed=0 failed=0 skipped=0 pid=
+: >"$log/skipped" || exit 1
 
 reap()
 {
@@ -66,9 +68,12 @@ for prog in "$@"; do
 		tail -n 40 "$out" | sed 's/^/    /'
 		tail -n 40 "$out.err" | sed 's/^/    /'
 	fi
+	grep '^# SKIP' "$out" >>"$log/skipped"
 	passed=$((passed + ok - skip))
 	skipped=$((skipped + skip))
 	failed=$((failed + bad))
 done
+# Where they ran, the reasons are lost among everything else.
+sort "$log/skipped" | uniq -c | sed 's/^ *\([0-9]*\) # SKIP/# skipped \1:/'
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

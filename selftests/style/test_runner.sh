@@ -86,6 +86,27 @@ check "a program that is not there" \
 check "counts are summed" says 1 "3 passed, 2 failed, 2 skipped" \
 	"$tmp/good.sh" "$tmp/failing.sh" "$tmp/silent.sh" "$tmp/good.sh"
 
+program reasons <<'EOT'
+echo "1..3"
+echo "# SKIP no such thing"
+echo "ok 1 a # SKIP"
+echo "# SKIP no such thing"
+echo "ok 2 b # SKIP"
+echo "# SKIP another"
+echo "ok 3 c # SKIP"
+exit 4
+EOT
+
+reasons_counted()
+{
+	says 0 "0 passed, 0 failed, 6 skipped" "$tmp/reasons.sh" \
+		"$tmp/reasons.sh" || return
+	tail -n 3 "$tmp/said" | head -n 2 >"$tmp/why"
+	printf '# skipped %s\n' '2: another' '4: no such thing' |
+		diff - "$tmp/why"
+}
+check "reasons are counted at the end" reasons_counted
+
 figures_shown()
 {
 	says 0 "1 passed, 0 failed, 0 skipped" "$tmp/figures.sh" &&

@@ -13,6 +13,7 @@
 #include "gguf.h"
 #include "harness.h"
 #include "model.h"
+#include "real_model.h"
 
 #define REFS "selftests/data/refs/"
 #define CHUNK 512
@@ -301,18 +302,6 @@ static void run_in_one_pass(struct model *m, const struct ref *ref,
 
 /* ---- the real model --------------------------------------------------- */
 
-static const char *model_path(void)
-{
-	const char *path = getenv("KVCACHE_MODEL");
-
-#if HT_SANITIZED
-	SKIP(return NULL, "the real model takes too long under a sanitizer; the tiny ones run");
-#endif
-	if (!path || !*path)
-		SKIP(return NULL, "the model that KVCACHE_MODEL names");
-	return path;
-}
-
 static void model_on_pages(uint32_t type, enum model_weights weights,
 			   double bound, const char *mode)
 {
@@ -322,7 +311,7 @@ static void model_on_pages(uint32_t type, enum model_weights weights,
 	struct ref ref;
 	size_t i, n;
 
-	rig_open(&r, model_path(), type, weights, 0);
+	rig_open(&r, real_model_to_run(), type, weights, 0);
 	n = read_lines(REFS "smollm2.jsonl", lines, 16);
 	ASSERT_EQ(9, n);
 	for (i = 0; i < n; i++) {
@@ -365,7 +354,7 @@ TEST_TIMEOUT(model_one_pass, 400)
 {
 	struct tally t = { .bound = bounds_model[KVC_F32] };
 	struct kva_threads *threads;
-	struct gguf *g = open_file(model_path());
+	struct gguf *g = open_file(real_model_to_run());
 	json_t *lines[16];
 	struct model *m;
 	struct ref ref;

@@ -3,22 +3,11 @@
  * test_run_model.c - kvcache-run with SmolLM2-135M-Instruct: chats, long
  * prompts, and checks, against an independent implementation's tokens.
  */
+#include "real_model.h"
 #include "run_kit.h"
 
 /* What --verify allows f32; the reference's margins are taken twice as far. */
 #define BOUND 1e-3
-
-static const char *model(void)
-{
-	const char *m = getenv("KVCACHE_MODEL");
-
-#if HT_SANITIZED
-	SKIP(return NULL, "the real model takes too long under a sanitizer; test_run has the tiny ones");
-#endif
-	if (!m || access(m, R_OK))
-		SKIP(return NULL, "no model: KVCACHE_MODEL names SmolLM2-135M-Instruct.Q4_1.gguf");
-	return m;
-}
 
 static json_t *reference(const char *name)
 {
@@ -61,7 +50,7 @@ static size_t expect_reference(const struct ran *r, size_t i, const char *name)
 TEST_TIMEOUT(default_system_message, 300)
 {
 	struct ran r = kit_run(NULL, "-m %s --weights f32 --kv f32 -n 24 --json -p 'What is a page table?'",
-			       model());
+			       real_model_to_run());
 
 	KIT_OK(r);
 	/* The margin of the 21st is below twice the bound. */
@@ -76,7 +65,7 @@ TEST_TIMEOUT(several_messages_and_the_end_of_a_turn, 300)
 		"{\"role\": \"assistant\", \"content\": \"Blue.\"}, "
 		"{\"role\": \"user\", \"content\": \"Name another.\"}]}\n",
 		"-m %s --weights f32 --kv f32 -n 24 --json --requests -",
-		model());
+		real_model_to_run());
 
 	KIT_OK(r);
 	EXPECT_EQ(3, expect_reference(&r, 0, "chat-turns"));
@@ -88,7 +77,7 @@ TEST_TIMEOUT(several_messages_and_the_end_of_a_turn, 300)
 TEST_TIMEOUT(raw_text_in_many_alphabets, 300)
 {
 	struct ran r = kit_run(NULL, "-m %s --weights f32 --kv f32 -n 32 --json --raw -p 'Привет! Como estás? 日本'",
-			       model());
+			       real_model_to_run());
 	size_t n;
 
 	KIT_OK(r);
@@ -103,7 +92,7 @@ TEST_TIMEOUT(raw_text_in_many_alphabets, 300)
 TEST_TIMEOUT(long_system_message_is_computed_once, 600)
 {
 	struct ran r = kit_run(NULL, "-m %s --weights f32 --kv f32 -n 8 --json --system-file " REFS "prompt-long.txt -p 'Who owns a page?' -p 'What is a pool?'",
-			       model());
+			       real_model_to_run());
 	long long prompts, reused;
 
 	KIT_OK(r);
@@ -122,7 +111,7 @@ TEST_TIMEOUT(turns_of_a_chat, 300)
 {
 	struct ran r = kit_run("Is water wet?\nWhat is the capital of France?\nAnd of Italy?\n",
 			       "-m %s --chat --verify --kv f32 -n 12 --json --system 'Be brief.'",
-			       model());
+			       real_model_to_run());
 	long long len;
 	size_t i;
 
@@ -153,7 +142,7 @@ TEST_TIMEOUT(verify_every_type, 600)
 
 	for (i = 0; i < 3; i++) {
 		r = kit_run(NULL, "-m %s --verify --kv %s -n 24 --json -p 'What is a page table?' -p 'What is a cache?'",
-			    model(), types[i]);
+			    real_model_to_run(), types[i]);
 		if (r.status || !r.json)
 			ht_log("%s: %s %s", types[i], r.err, r.out);
 		ASSERT_EQ(0, r.status);

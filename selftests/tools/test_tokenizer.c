@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "jsonl.h"
 #include "pretok.h"
+#include "real_model.h"
 #include "tokenizer.h"
 
 #define REFS "selftests/data/refs/"
@@ -31,11 +32,7 @@ static struct tokenizer *load(const char *path)
 /* The tokenizer of the real model; a test without it is skipped. */
 static struct tokenizer *real(void)
 {
-	const char *path = getenv("KVCACHE_MODEL");
-
-	if (!path || access(path, R_OK))
-		SKIP(return NULL, "the model that KVCACHE_MODEL names");
-	return load(path);
+	return load(real_model());
 }
 
 /* Ids back to bytes; @out has room for them. */

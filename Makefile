@@ -95,7 +95,7 @@ endif
 
 # ---- what is built --------------------------------------------------------
 
-lib-src := $(wildcard kmod/ledger*.c) $(wildcard lib/*.c) $(wildcard kernels/*.c) \
+lib-src := $(wildcard kmod/ledger*.c kmod/cmd*.c lib/*.c kernels/*.c) \
 	$(wildcard kernels/cpu/*.c)
 common-src := $(wildcard tools/common/*.c)
 tool-names := $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/main.c))))

@@ -85,6 +85,11 @@ struct kvl_nodes *kvl_nodes_alloc(u32 nr)
 	return chunk;
 }
 
+void kvl_nodes_free(struct kvl_nodes *nodes)
+{
+	kvfree(nodes);
+}
+
 void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes)
 {
 	u32 k;

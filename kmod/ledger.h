@@ -168,6 +168,8 @@ u64 kvl_seq(const struct kvl *l);
 
 /* No lock. At least @nr nodes, or NULL. */
 struct kvl_nodes *kvl_nodes_alloc(u32 nr);
+/* No lock. Nodes that were not handed over. */
+void kvl_nodes_free(struct kvl_nodes *nodes);
 /* Hands nodes over; the ledger keeps them until kvl_destroy(). */
 void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes);
 

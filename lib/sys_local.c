@@ -43,10 +43,11 @@ struct memory {
 
 struct sys_local {
 	struct kvc_sys sys;
-	struct kvc_cmd cmd;
+	struct kvl_cmd cmd;
+	pthread_mutex_t admin;	/* one KVCACHE_POOL_SET at a time; outside @lock */
 	pthread_mutex_t lock;	/* protects the ledger, @memory and @cmd */
 	pthread_cond_t done;	/* some waiting request was decided */
-	struct memory memory[KVCACHE_MAX_POOLS];
+	struct memory *memory[KVCACHE_MAX_POOLS];
 };
 
 static struct sys_local *to_local(struct kvc_sys *s)
@@ -54,7 +55,7 @@ static struct sys_local *to_local(struct kvc_sys *s)
 	return (struct sys_local *)s;
 }
 
-static struct sys_local *cmd_to_local(struct kvc_cmd *x)
+static struct sys_local *cmd_to_local(struct kvl_cmd *x)
 {
 	return container_of(x, struct sys_local, cmd);
 }
@@ -71,31 +72,32 @@ static u64 now_ns(void)
 
 static void memory_free(struct memory *m)
 {
+	if (!m)
+		return;
 	if (m->base)
 		munmap(m->base, m->bytes);
 	free(m->used);
-	memset(m, 0, sizeof(*m));
+	free(m);
 }
 
 /* Reserves @nr_pages pages and the null page; nothing is populated. */
-static int memory_alloc(struct memory *m, u64 page_size, u64 nr_pages)
+static struct memory *memory_alloc(u64 page_size, u64 nr_pages)
 {
+	struct memory *m = calloc(1, sizeof(*m));
 	size_t lead, bytes;
 	char *p;
 
-	if (__builtin_mul_overflow(nr_pages + 1, page_size, &bytes) ||
+	if (!m || __builtin_mul_overflow(nr_pages + 1, page_size, &bytes) ||
 	    bytes > SIZE_MAX / 2)
-		return -ENOMEM;
+		goto fail;
 	bytes = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 	m->used = calloc(nr_pages + 1, 1);
 	if (!m->used)
-		return -ENOMEM;
+		goto fail;
 	p = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED) {
-		memory_free(m);
-		return -ENOMEM;
-	}
+	if (p == MAP_FAILED)
+		goto fail;
 	lead = -(uintptr_t)p & (HUGE_PAGE - 1);
 	if (lead)
 		munmap(p, lead);
@@ -107,7 +109,10 @@ static int memory_alloc(struct memory *m, u64 page_size, u64 nr_pages)
 	madvise(m->base, bytes, MADV_HUGEPAGE);
 	if (page_size % sysconf(_SC_PAGESIZE) == 0)
 		mprotect(m->base, page_size, PROT_READ);
-	return 0;
+	return m;
+fail:
+	memory_free(m);
+	return NULL;
 }
 
 /* Pages just handed out, which nobody else touches. */
@@ -123,40 +128,65 @@ static void memory_clear(struct memory *m, const u64 *pages, u32 nr)
 	}
 }
 
-static int local_pool_add(struct kvc_cmd *x, u32 pool, u64 page_size,
-			  u64 nr_pages)
+static int local_memory_alloc(struct kvl_cmd *x, u64 page_size, u32 nr_pages,
+			      u32 capacity, void **out)
 {
-	return memory_alloc(&cmd_to_local(x)->memory[pool], page_size,
-			    nr_pages);
+	*out = memory_alloc(page_size, capacity);
+	return *out ? 0 : -ENOMEM;
+}
+
+static void local_memory_free(struct kvl_cmd *x, void *memory)
+{
+	memory_free(memory);
+}
+
+/* Memory for all pages that a pool may ever have is reserved with it. */
+static int local_memory_grow(struct kvl_cmd *x, u32 pool, u64 nr_pages)
+{
+	return 0;
 }
 
 /* Memory of pages that a pool does not have any more goes back. */
-static void local_pool_gone(struct kvc_cmd *x, u32 pool, u64 nr_pages)
+static void local_memory_shrink(struct kvl_cmd *x, u32 pool, u64 nr_pages)
 {
-	struct memory *m = &cmd_to_local(x)->memory[pool];
+	struct memory *m = cmd_to_local(x)->memory[pool];
 	size_t os_page = sysconf(_SC_PAGESIZE), from;
 
-	if (!nr_pages) {
-		memory_free(m);
-		return;
-	}
 	from = (nr_pages + 1) * m->page_size;
 	from = (from + os_page - 1) & ~(os_page - 1);
 	if (from < m->bytes)
 		madvise(m->base + from, m->bytes - from, MADV_DONTNEED);
 }
 
-static void local_who(struct kvc_cmd *x, struct kvcache_client_info *info)
+static void *local_memory_set(struct kvl_cmd *x, u32 pool, void *memory)
+{
+	struct memory **m = &cmd_to_local(x)->memory[pool];
+	void *old = *m;
+
+	*m = memory;
+	return old;
+}
+
+static void local_who(struct kvl_cmd *x, struct kvcache_client_info *info)
 {
 	info->pid = getpid();
 	strncpy(info->comm, program_invocation_short_name,
 		sizeof(info->comm) - 1);
 }
 
-static const struct kvc_cmd_ops local_cmd_ops = {
-	.pool_add = local_pool_add,
-	.pool_gone = local_pool_gone,
+static int local_tenant(struct kvl_cmd *x, const struct kvl_cmd_frame *f)
+{
+	return kvl_tenant_by_uid(x->ledger, f->uid);
+}
+
+static const struct kvl_cmd_ops local_cmd_ops = {
+	.memory_alloc = local_memory_alloc,
+	.memory_free = local_memory_free,
+	.memory_grow = local_memory_grow,
+	.memory_shrink = local_memory_shrink,
+	.memory_set = local_memory_set,
 	.who = local_who,
+	.tenant = local_tenant,
 };
 
 /* ---- commands ----------------------------------------------------------- */
@@ -190,30 +220,54 @@ static int wait_for_pages(struct sys_local *s, struct kvl_request *r,
 	return r->status;
 }
 
+/* Runs it to its end; lock held, and released where the command says so. */
+static int run(struct sys_local *s, struct kvl_cmd_frame *f, u64 now)
+{
+	int rc;
+
+	if (kvl_next_tick(s->cmd.ledger) <= now)
+		kvl_tick(s->cmd.ledger, now, TICK_BUDGET);
+	while ((rc = kvl_cmd_run(&s->cmd, f, now)) == -EAGAIN) {
+		pthread_mutex_unlock(&s->lock);
+		rc = kvl_cmd_more(f);
+		pthread_mutex_lock(&s->lock);
+		if (rc)
+			break;
+	}
+	wake(s);
+	if (rc != KVL_WAITING)
+		return rc;
+	rc = wait_for_pages(s, &f->request, f->arg.alloc.deadline_ns);
+	wake(s);
+	return rc;
+}
+
 static int local_call(struct kvc_sys *sys, unsigned int nr, void *arg)
 {
 	struct sys_local *s = to_local(sys);
-	struct kvc_cmd_frame f;
+	struct kvl_cmd_frame f;
 	struct kvcache_alloc *a = &f.arg.alloc;
 	struct memory *m = NULL;
-	u64 now = now_ns();
-	int rc = kvc_cmd_begin(&s->cmd, &f, nr, arg);
+	int rc;
 
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&s->lock);
-	if (kvl_next_tick(s->cmd.ledger) <= now)
-		kvl_tick(s->cmd.ledger, now, TICK_BUDGET);
-	rc = kvc_cmd_run(&s->cmd, &f, now);
-	wake(s);
-	if (rc == KVL_WAITING) {
-		rc = wait_for_pages(s, &f.request, a->deadline_ns);
-		wake(s);
+	memset(&f, 0, offsetof(struct kvl_cmd_frame, arg));
+	f.admin = true;
+	f.uid = getuid();
+	f.gid = getgid();
+	if (nr == KVCACHE_NR_POOL_SET)
+		pthread_mutex_lock(&s->admin);
+	rc = kvl_cmd_begin(&s->cmd, &f, nr, arg);
+	if (!rc) {
+		pthread_mutex_lock(&s->lock);
+		rc = run(s, &f, now_ns());
+		if (nr == KVCACHE_NR_ALLOC && !rc &&
+		    !(a->flags & KVCACHE_ALLOC_CHECK))
+			m = s->memory[a->pool];
+		pthread_mutex_unlock(&s->lock);
 	}
-	if (nr == KVCACHE_NR_ALLOC && !rc && !(a->flags & KVCACHE_ALLOC_CHECK))
-		m = &s->memory[a->pool];
-	pthread_mutex_unlock(&s->lock);
-	rc = kvc_cmd_end(&f, arg, rc);
+	rc = kvl_cmd_end(&s->cmd, &f, arg, rc);
+	if (nr == KVCACHE_NR_POOL_SET)
+		pthread_mutex_unlock(&s->admin);
 	if (m)
 		memory_clear(m, a->out_pages, a->nr);
 	return rc;
@@ -234,8 +288,10 @@ static int local_events(struct kvc_sys *sys, struct kvcache_event *ev,
 
 static void *local_window(struct kvc_sys *sys, uint32_t pool, int writable)
 {
-	return pool < KVCACHE_MAX_POOLS ? to_local(sys)->memory[pool].base :
-	       NULL;
+	struct sys_local *s = to_local(sys);
+
+	return pool < KVCACHE_MAX_POOLS && s->memory[pool] ?
+	       s->memory[pool]->base : NULL;
 }
 
 static void local_close(struct kvc_sys *sys)
@@ -244,10 +300,11 @@ static void local_close(struct kvc_sys *sys)
 	u32 pool;
 
 	for (pool = 0; pool < KVCACHE_MAX_POOLS; pool++)
-		memory_free(&s->memory[pool]);
+		memory_free(s->memory[pool]);
 	kvl_destroy(s->cmd.ledger);
 	pthread_cond_destroy(&s->done);
 	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->admin);
 	free(s);
 }
 
@@ -311,6 +368,7 @@ int kvc_sys_local_open(const struct kvc_open_opts *opts, struct kvc_sys **out)
 	if (getrandom(&cfg.seed, sizeof(cfg.seed), 0) != sizeof(cfg.seed))
 		cfg.seed = now_ns();
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->admin, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->done, &attr);
@@ -320,9 +378,7 @@ int kvc_sys_local_open(const struct kvc_open_opts *opts, struct kvc_sys **out)
 	s->cmd.features = KVCACHE_FEAT_LOCAL | KVCACHE_FEAT_EVENTS;
 	s->cmd.pool_flags = KVL_POOL_DIRECT;
 	s->cmd.min_page_size = MIN_PAGE;
-	s->cmd.admin = true;
-	s->cmd.uid = getuid();
-	s->cmd.gid = getgid();
+	s->cmd.headroom = 1;
 	s->cmd.ledger = kvl_create(&cfg);
 	if (s->cmd.ledger)
 		err = make_pool(s, opts ? opts : &none);

@@ -6,5 +6,6 @@
 #define likely(x)	__builtin_expect(!!(x), 1)
 #define unlikely(x)	__builtin_expect(!!(x), 0)
 #define __aligned(n)	__attribute__((aligned(n)))
+#define __user
 
 #endif /* SHIM_LINUX_COMPILER_H */

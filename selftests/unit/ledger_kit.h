@@ -121,6 +121,20 @@ static inline struct kvl_client *add_user(SELF, const char *name, u64 min,
 	return add_client(self, t);
 }
 
+/* What most tests begin with: one pool of @nr pages, and one user, or two. */
+static inline struct kvl_client *lone_user(SELF, u32 nr)
+{
+	direct_pool(self, nr);
+	return add_user(self, "a", 0, 0, NO_LIMIT);
+}
+
+static inline void two_users(SELF, u32 nr, struct kvl_client **a,
+			     struct kvl_client **b)
+{
+	*a = lone_user(self, nr);
+	*b = add_user(self, "b", 0, 0, NO_LIMIT);
+}
+
 static inline int get(SELF, struct kvl_client *c, u32 nr, u64 *pages)
 {
 	struct kvl_request r = { .nr = nr, .pages = pages };

@@ -22,9 +22,7 @@ TEST_F(ledger, nothing_is_found_without_a_grant)
 	struct kvl_client *a, *b;
 	u64 h[2], g[2];
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 8, &a, &b);
 	cache(self, a, 1, 1, h);
 	DO(0, find(self, b, 1, 1, 0, g));
 	/* An equal page of b's is no duplicate of a's. */
@@ -47,9 +45,7 @@ TEST_F(ledger, a_grant_bounds_what_is_held)
 	struct kvl_client *a, *b, *b2;
 	u64 h[4], g[4], again[2];
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 8, &a, &b);
 	b2 = add_client(self, 2);
 	cache(self, a, 3, 1, h);
 	DO(0, grant(self, 1, 2, KVCACHE_GRANT_LOOKUP, 2));
@@ -93,9 +89,7 @@ TEST_F(ledger, granting_tenants_are_searched_in_order)
 	struct kvl_client *a, *b, *c;
 	u64 h[2], g[2], f[2];
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 8, &a, &b);
 	c = add_user(self, "c", 0, 0, NO_LIMIT);
 	cache(self, a, 1, 1, h);
 	cache(self, b, 1, 1, g);

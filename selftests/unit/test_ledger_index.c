@@ -67,8 +67,7 @@ TEST_F(ledger, the_longest_whole_prefix)
 	struct kvl_client *c;
 	u64 h[8];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	publish_chain(self, c, 3, 4, 0, h);
 	DO(0, chain_lookup(self, c, 12, 4, 0, 0));
 	ASSERT_FOUND(3, 12, "1 2 3");
@@ -99,8 +98,7 @@ TEST_F(ledger, the_longest_prefix_with_a_tail)
 	struct kvl_client *c;
 	u64 h[8];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	publish_chain(self, c, 5, 2, 0, h);
 	DO(0, chain_lookup(self, c, 10, 2, 2, 0));
 	ASSERT_FOUND(2, 10, "4 5");
@@ -128,8 +126,7 @@ TEST_F(ledger, a_tail_whose_root_is_gone)
 	struct kvl_client *c;
 	u64 h[8], g[8];
 
-	direct_pool(self, 5);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 5);
 	publish_chain(self, c, 5, 2, KVCACHE_PUBLISH_WINDOW, h);
 	DO(0, put(self, c, h, 5));
 	/* Windowed chains lose their root first. */
@@ -150,8 +147,7 @@ TEST_F(ledger, lookup_counts_and_refusals)
 	struct kvl_client *c;
 	u64 h[8];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	publish_chain(self, c, 3, 4, 0, h);
 	DO(0, chain_lookup(self, c, 16, 4, 0, 0));
 	DO(0, chain_lookup(self, c, 12, 4, 1, 0));
@@ -176,8 +172,7 @@ TEST_F(ledger, peek_changes_nothing)
 	struct kvl_client *c;
 	u64 h[8], seq;
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	cache(self, c, 3, 1, h);
 	seq = kvl_seq(self->l);
 	memset(&lk, 0, sizeof(lk));
@@ -204,8 +199,7 @@ TEST_F(ledger, an_equal_page_is_deduplicated)
 	struct kvl_client *a, *b;
 	u64 h[2], g[2], first;
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 4);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 1, h));
 	first = h[0];
@@ -230,8 +224,7 @@ TEST_F(ledger, nodedup_keeps_both_and_the_newer_is_found)
 	struct kvl_client *c;
 	u64 h[2], g[4];
 
-	direct_pool(self, 3);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 3);
 	DO(0, get(self, c, 2, h));
 	DO(KVCACHE_PUBLISHED, publish(self, c, &h[0], 1));
 	DO(KVCACHE_PUBLISHED, publish_as(self, c, 0, &h[1], 1, 35, NEVER,
@@ -257,8 +250,7 @@ TEST_F(ledger, a_lower_key_in_common_is_no_duplicate)
 	struct kvl_client *c;
 	u64 h[3];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 3, h));
 	memset(&pub, 0, sizeof(pub));
 	pub.nr = 2;
@@ -281,8 +273,7 @@ TEST_F(ledger, duplicates_within_one_publish)
 	struct kvl_client *c;
 	u64 h[3];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 3, h));
 	memset(&pub, 0, sizeof(pub));
 	pub.nr = 3;
@@ -309,8 +300,7 @@ TEST_F(ledger, publish_refuses)
 	struct kvcache_publish_page *e = &pub.pages[0];
 	u64 h[3], shared;
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 3, h));
 	memset(&pub, 0, sizeof(pub));
 	DO(-EINVAL, kvl_publish(self->l, c, &pub, NULL, self->now));
@@ -364,8 +354,7 @@ TEST_F(ledger, nodes_run_out_without_effect)
 	u64 h[64], g[2];
 	u32 k;
 
-	direct_pool(self, 64);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 64);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 64, h));
 	for (k = 0; k < 64; k++) {
@@ -400,8 +389,7 @@ TEST_F(ledger, copies_of_pinned_pages)
 	struct kvl_client *c;
 	u64 h[4], copies[1];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 3, h));
 	DO(0, kvl_pin(self->l, c, 0, h[0]));
 	memset(&pub, 0, sizeof(pub));
@@ -437,8 +425,7 @@ TEST_F(ledger, cold_warm_recycled)
 	struct kvl_client *c;
 	u64 one[4], two[5], three[4], all[8], g[4];
 
-	direct_pool(self, 10);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 10);
 	/* Three full pages and a partly filled one. */
 	publish_chain(self, c, 3, 1, 0, one);
 	DO(0, get(self, c, 1, &one[3]));
@@ -479,8 +466,7 @@ TEST_F(ledger, a_hit_beats_eviction)
 	struct kvl_client *c;
 	u64 h[3], g[2];
 
-	direct_pool(self, 3);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 3);
 	publish_chain(self, c, 3, 1, 0, h);
 	DO(0, put(self, c, h, 3));
 	/* The leaf is the oldest; it is held now. */

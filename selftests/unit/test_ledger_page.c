@@ -10,8 +10,7 @@ TEST_F(ledger, fresh_pages_ascend)
 	struct kvl_client *c;
 	u64 h[8];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	DO(0, get(self, c, 5, h));
 	ASSERT_STREQ("1 2 3 4 5", order(h, 5));
 	ASSERT_EQ(1, kvl_generation(h[0]));
@@ -26,8 +25,7 @@ TEST_F(ledger, freed_pages_come_first_and_in_order)
 	struct kvl_client *c;
 	u64 h[8];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	DO(0, get(self, c, 6, h));
 	DO(0, put(self, c, &h[1], 3));
 	DO(0, put(self, c, &h[5], 1));
@@ -42,8 +40,7 @@ TEST_F(ledger, counts_out_of_range_are_einval)
 	struct kvl_client *c;
 	u64 h[300] = { 0 };
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	DO(-EINVAL, get(self, c, 0, h));
 	DO(-EINVAL, get(self, c, 257, h));
 	DO(-EINVAL, put(self, c, h, 0));
@@ -62,8 +59,7 @@ TEST_F(ledger, no_such_pool)
 	struct kvl_client *c;
 	u64 h = 0;
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	DO(-ENOENT, kvl_alloc(self->l, c, &r, true, 0));
 	DO(-ENOENT, kvl_alloc_check(self->l, c, 3, 1, &check));
 	DO(-ENOENT, kvl_free(self->l, c, 3, &h, 1, 0));
@@ -80,8 +76,7 @@ TEST_F(ledger, handles_of_another_generation_are_stale)
 	struct kvl_client *c;
 	u64 h[4], old;
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 2, h));
 	old = h[0];
 	DO(0, put(self, c, h, 1));
@@ -111,8 +106,7 @@ TEST_F(ledger, generations_wrap_past_zero)
 	struct kvl_client *c;
 	u64 h, old;
 
-	direct_pool(self, 1);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 1);
 	self->l->pool[0]->page[1].gen = ~0U;
 	DO(0, get(self, c, 1, &h));
 	ASSERT_EQ(~0U, kvl_generation(h));
@@ -128,9 +122,7 @@ TEST_F(ledger, pages_of_others_are_eperm)
 	struct kvl_client *a, *b;
 	u64 h[2];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 4, &a, &b);
 	DO(0, get(self, a, 2, h));
 	DO(-EPERM, put(self, b, h, 1));
 	DO(-EPERM, publish(self, b, h, 1));
@@ -150,8 +142,7 @@ TEST_F(ledger, free_is_all_or_nothing)
 	struct kvl_client *c;
 	u64 h[4], bad[3];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 3, h));
 	bad[0] = h[0];
 	bad[1] = h[1];
@@ -171,8 +162,7 @@ TEST_F(ledger, references_are_counted_by_client)
 	struct kvcache_page_info info;
 	u64 h[4], g[4], twice[3];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 4);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 1, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, h, 1));
@@ -206,8 +196,7 @@ TEST_F(ledger, access_follows_the_state)
 	struct kvl_client *a, *b;
 	u64 h[2], g[2];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 4);
 	b = add_client(self, 1);
 	DO(-EPERM, kvl_page_access(self->l, a, 0, 0, false));
 	DO(-EPERM, kvl_page_access(self->l, a, 0, 1, false));
@@ -236,9 +225,7 @@ TEST_F(ledger, page_info_lists_pages_in_use)
 	struct kvl_client *a, *b;
 	u64 h[4], g;
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 8, &a, &b);
 	DO(0, get(self, a, 3, h));
 	DO(0, get(self, b, 1, &g));
 	DO(0, put(self, a, h, 1));
@@ -270,8 +257,7 @@ TEST_F(ledger, pinned_pages_stay)
 	struct kvl_client *c;
 	u64 h[4], g[4];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 2, h));
 	DO(0, kvl_pin(self->l, c, 0, h[0]));
 	DO(0, kvl_pin(self->l, c, 0, h[0]));
@@ -360,8 +346,7 @@ TEST_F(ledger, the_dead_do_nothing)
 	struct kvl_client *c;
 	u64 h[2];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 1, h));
 	DO(-EBUSY, kvl_client_detach(self->l, c));
 	ASSERT_EQ(0, kvl_client_reap(self->l, c, 10, self->now));
@@ -388,8 +373,7 @@ TEST_F(ledger, death_in_every_state)
 	struct kvl_client *a, *b;
 	u64 h[8], g[2];
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 8);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 7, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, &h[0], 1));	/* SHARED */
@@ -424,8 +408,7 @@ TEST_F(ledger, death_before_publish_leaves_nothing)
 	struct kvl_client *a, *b;
 	u64 h[2];
 
-	direct_pool(self, 2);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 2);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 2, h));
 	die(self, a);

@@ -233,8 +233,7 @@ TEST_F(ledger, a_pool_is_removed_when_it_is_empty)
 	u64 h[8];
 	int id;
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 4, h));
 	DO(-EBUSY, kvl_pool_remove(self->l, 0, &p));
 	/* One of them is taken while volatile: its record goes as well. */
@@ -278,9 +277,7 @@ TEST_F(ledger, events_of_a_pages_life)
 	struct kvl_client *a, *b;
 	u64 h[4], g[4];
 
-	direct_pool(self, 2);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 2, &a, &b);
 	/* Nothing is kept for those who never asked. */
 	DO(0, get(self, a, 1, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, h, 1));
@@ -375,9 +372,7 @@ TEST_F(ledger, revoked_pages_are_told_to_all_who_held_them)
 	struct kvl_client *a, *b;
 	u64 h[2], f[2];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 4, &a, &b);
 	DO(0, kvl_tenant_grant(self->l, &g));
 	DO(0, get(self, a, 1, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, h, 1));
@@ -398,8 +393,7 @@ TEST_F(ledger, a_slow_reader_is_told_what_it_lost)
 	u64 h[12];
 	u32 k;
 
-	direct_pool(self, 12);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 12);
 	late = add_client(self, 1);
 	kvl_events(self->l, a, NULL, 0);
 	DO(0, get(self, a, 12, h));

@@ -10,8 +10,7 @@ TEST_F(ledger, least_recently_used_first)
 	u64 h[3], g[8];
 	u32 k;
 
-	direct_pool(self, 3);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 3);
 	for (k = 0; k < 3; k++)
 		cache(self, c, 1, 10 * k, &h[k]);
 	/* A, B, C, then A again: B goes first. */
@@ -28,8 +27,7 @@ TEST_F(ledger, the_deepest_page_of_a_chain_first)
 	struct kvl_client *c;
 	u64 h[6], g[8];
 
-	direct_pool(self, 6);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 6);
 	cache(self, c, 3, 1, h);
 	cache(self, c, 3, 11, &h[3]);
 	/* The older chain from its leaf, then the newer one. */
@@ -42,8 +40,7 @@ TEST_F(ledger, a_chain_in_two_calls_leaf_part_first)
 	u64 h[4], g[8];
 	u32 k;
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 4, h));
 	for (k = 0; k < 4; k++)
 		DO(KVCACHE_PUBLISHED, publish(self, c, &h[k], k));
@@ -58,8 +55,7 @@ TEST_F(ledger, a_shared_trunk_outlives_its_branches)
 	u64 x[3], y[3], g[8];
 	u32 k;
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 4);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 3, x));
 	for (k = 0; k < 3; k++)
@@ -79,8 +75,7 @@ TEST_F(ledger, windowed_chains_root_first)
 	u64 h[6], g[8];
 	u32 k;
 
-	direct_pool(self, 6);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 6);
 	DO(0, get(self, c, 6, h));
 	for (k = 0; k < 6; k++)
 		DO(KVCACHE_PUBLISHED,
@@ -96,8 +91,7 @@ TEST_F(ledger, lower_priorities_first)
 	struct kvl_client *c;
 	u64 h[5], g[8];
 
-	direct_pool(self, 5);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 5);
 	cache_as(self, c, 1, 1, 90, NEVER, 0, &h[0]);
 	cache_as(self, c, 1, 2, 35, NEVER, 0, &h[1]);
 	cache_as(self, c, 1, 3, 20, NEVER, 0, &h[2]);
@@ -112,8 +106,7 @@ TEST_F(ledger, advice_changes_the_priority)
 	struct kvl_client *c;
 	u64 h[3], g[8];
 
-	direct_pool(self, 3);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 3);
 	cache(self, c, 2, 1, h);
 	DO(1, find(self, c, 1, 1, 0, g));
 	DO(0, advise(self, c, g, 1, KVCACHE_ADVISE_PRIORITY, 10, NEVER, NULL));
@@ -131,8 +124,7 @@ TEST_F(ledger, a_priority_falls_back)
 	struct kvl_client *c;
 	u64 h[4], g[8];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	cache_as(self, c, 1, 1, 80, 100, 0, &h[0]);
 	cache_as(self, c, 1, 2, 50, NEVER, 0, &h[1]);
 	cache_as(self, c, 1, 3, 35, NEVER, 0, &h[2]);
@@ -157,8 +149,7 @@ TEST_F(ledger, a_priority_that_ran_out_in_use)
 	struct kvl_client *c;
 	u64 h[3], g[8];
 
-	direct_pool(self, 2);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 2);
 	DO(0, get(self, c, 1, h));
 	DO(KVCACHE_PUBLISHED, publish_as(self, c, 0, h, 1, 80, 100, 0));
 	self->now += 200;
@@ -175,8 +166,7 @@ TEST_F(ledger, falling_back_keeps_the_order)
 	char want[256] = "";
 	u32 k, n = 0;
 
-	direct_pool(self, 40);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 40);
 	DO(0, get(self, c, 40, h));
 	for (k = 0; k < 40; k++)
 		DO(KVCACHE_PUBLISHED, publish_as(self, c, 0, &h[k], k, 60,
@@ -223,8 +213,7 @@ TEST_F(ledger, time_to_live_is_counted_from_the_last_use)
 	struct kvl_client *c;
 	u64 h[2], g[2];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, set_ttl(self, 1, 100));
 	cache(self, c, 2, 1, h);
 	self->now += 60;
@@ -403,9 +392,7 @@ TEST_F(ledger, volatile_pages_are_taken_and_told)
 	u64 h[4], g[8], stale;
 	u8 state[4];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 4, &a, &b);
 	DO(0, get(self, a, 4, h));
 	DO(0, advise(self, a, h, 3, KVCACHE_ADVISE_VOLATILE, 0, 0, state));
 	ASSERT_EQ(KVCACHE_ADVISE_KEPT, state[0]);
@@ -441,8 +428,7 @@ TEST_F(ledger, volatile_and_cached_pages_in_one_order)
 	struct kvl_client *a;
 	u64 h[5], g[8];
 
-	direct_pool(self, 5);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 5);
 	cache(self, a, 1, 1, &h[0]);				/* 1 */
 	DO(0, get(self, a, 2, &h[1]));				/* 2 3 */
 	DO(0, advise(self, a, &h[1], 1, KVCACHE_ADVISE_VOLATILE, 0, 0, NULL));
@@ -462,8 +448,7 @@ TEST_F(ledger, advice_refuses)
 	struct kvl_client *c;
 	u64 h[4], bad[2];
 
-	direct_pool(self, 4);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 4);
 	DO(0, get(self, c, 2, h));
 	DO(KVCACHE_PUBLISHED, publish(self, c, &h[1], 1));
 	DO(-EINVAL, advise(self, c, h, 1, 0, 0, 0, NULL));
@@ -496,8 +481,7 @@ TEST_F(ledger, freeing_a_volatile_page)
 	struct kvl_client *c;
 	u64 h[2];
 
-	direct_pool(self, 2);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 2);
 	DO(0, get(self, c, 2, h));
 	DO(0, advise(self, c, h, 2, KVCACHE_ADVISE_VOLATILE, 0, 0, NULL));
 	DO(0, put(self, c, h, 2));

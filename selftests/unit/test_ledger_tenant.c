@@ -262,9 +262,7 @@ TEST_F(ledger, client_info)
 	struct kvl_request r = { .nr = 8 };
 	u64 h[8], g[8], pages[8];
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 8, &a, &b);
 	DO(0, get(self, a, 3, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, h, 1));
 	DO(1, find(self, a, 1, 1, 0, g));
@@ -309,8 +307,7 @@ TEST_F(ledger, above_its_max_a_tenant_caches_nothing)
 	struct kvl_client *c;
 	u64 h[4];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	DO(0, get(self, c, 3, h));
 	DO(KVCACHE_PUBLISHED, publish(self, c, &h[0], 1));
 	DO(KVCACHE_PUBLISHED, publish(self, c, &h[1], 2));
@@ -327,8 +324,7 @@ TEST_F(ledger, a_hard_deadline_revokes)
 	struct kvl_client *a, *b;
 	u64 h[6], g[2];
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 8);
 	b = add_client(self, 1);
 	DO(0, get(self, a, 6, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, &h[5], 1));
@@ -359,8 +355,7 @@ TEST_F(ledger, obeying_in_time_is_enough)
 	struct kvl_client *c;
 	u64 h[4];
 
-	direct_pool(self, 8);
-	c = add_user(self, "a", 0, 0, NO_LIMIT);
+	c = lone_user(self, 8);
 	DO(0, get(self, c, 4, h));
 	DO(0, set_limits(self, 1, 0, 0, 3, self->now + 100));
 	DO(0, put(self, c, h, 1));

@@ -113,9 +113,7 @@ TEST_F(ledger, a_later_small_request_waits_behind_a_large_one)
 	struct wait big, small;
 	u64 h[8];
 
-	direct_pool(self, 6);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 6, &a, &b);
 	DO(0, get(self, a, 5, h));
 	DO(KVL_WAITING, wait_for(self, b, 3, &big));
 	ASSERT_EQ(1, pool_of(self).waiters);
@@ -142,9 +140,7 @@ TEST_F(ledger, several_are_served_at_once_in_order)
 	u64 h[8];
 	u32 k;
 
-	direct_pool(self, 8);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 8, &a, &b);
 	DO(0, get(self, a, 8, h));
 	for (k = 0; k < 4; k++)
 		DO(KVL_WAITING, wait_for(self, b, 2, &w[k]));
@@ -166,9 +162,7 @@ TEST_F(ledger, a_cancelled_head_lets_others_through)
 	struct wait big, small;
 	u64 h[8];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 4, &a, &b);
 	DO(0, get(self, a, 3, h));
 	DO(KVL_WAITING, wait_for(self, b, 4, &big));
 	DO(KVL_WAITING, wait_for(self, b, 1, &small));
@@ -184,8 +178,7 @@ TEST_F(ledger, cancelling_after_a_grant_keeps_the_pages)
 	struct wait w;
 	u64 h[4];
 
-	direct_pool(self, 2);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	a = lone_user(self, 2);
 	DO(0, get(self, a, 2, h));
 	DO(KVL_WAITING, wait_for(self, a, 1, &w));
 	DO(0, put(self, a, h, 1));
@@ -272,9 +265,7 @@ TEST_F(ledger, within_its_min_a_request_goes_first)
 	struct wait early, mine, more;
 	u64 h[8];
 
-	direct_pool(self, 6);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 6, &a, &b);
 	c = add_user(self, "c", 0, 0, NO_LIMIT);
 	DO(0, get(self, a, 6, h));
 	DO(KVL_WAITING, wait_for(self, b, 1, &early));
@@ -302,9 +293,7 @@ TEST_F(ledger, a_promise_passes_the_queue)
 	struct wait big;
 	u64 h[8], g[8];
 
-	direct_pool(self, 6);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 6, &a, &b);
 	c = add_user(self, "c", 2, 0, NO_LIMIT);
 	DO(0, get(self, a, 4, h));
 	DO(KVL_WAITING, wait_for(self, b, 2, &big));
@@ -320,9 +309,7 @@ TEST_F(ledger, a_min_above_what_is_free_is_a_debt)
 	struct kvl_client *a, *b;
 	u64 h[8], g[8];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 4, &a, &b);
 	DO(0, get(self, a, 4, h));
 	DO(0, set_limits(self, 2, 3, 0, NO_LIMIT, NEVER));
 	DO(0, put(self, a, h, 3));
@@ -340,9 +327,7 @@ TEST_F(ledger, a_put_serves_the_queue_through_reclaim)
 	struct wait w;
 	u64 h[8];
 
-	direct_pool(self, 2);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 2, &a, &b);
 	DO(0, get(self, a, 2, h));
 	DO(KVCACHE_PUBLISHED, publish(self, a, h, 1));
 	DO(KVL_WAITING, wait_for(self, b, 1, &w));
@@ -387,9 +372,7 @@ TEST_F(ledger, a_dead_clients_pages_serve_the_queue)
 	struct wait w;
 	u64 h[8];
 
-	direct_pool(self, 4);
-	a = add_user(self, "a", 0, 0, NO_LIMIT);
-	b = add_user(self, "b", 0, 0, NO_LIMIT);
+	two_users(self, 4, &a, &b);
 	DO(0, get(self, a, 4, h));
 	DO(KVL_WAITING, wait_for(self, b, 3, &w));
 	kvl_client_kill(self->l, a);

@@ -91,6 +91,16 @@ static inline void unchanged(SELF)
 		unchanged(self);					\
 	} while (0)
 
+/* The same for a copy of a @good struct in which one member is another. */
+#define REFUSED_WITH(err, nr, good, member, value)			\
+	do {								\
+		__typeof__(good) refused_arg;				\
+									\
+		memcpy(&refused_arg, &(good), sizeof(refused_arg));	\
+		refused_arg.member = value;				\
+		REFUSED(err, nr, refused_arg);				\
+	} while (0)
+
 static inline int attach(SELF)
 {
 	struct kvcache_attach a;

@@ -221,12 +221,8 @@ TEST_F(cmd, publish)
 	ASSERT_EQ(0, attach(self));
 	alloc(self, 3, h);
 	fill_publish(&good, h[0], 1);
-#define BAD(err, member, value)						\
-	do {								\
-		p = good;						\
-		p.member = value;					\
-		REFUSED(err, KVCACHE_NR_PUBLISH, p);			\
-	} while (0)
+#define BAD(err, member, value) \
+	REFUSED_WITH(err, KVCACHE_NR_PUBLISH, good, member, value)
 	BAD(ENOENT, pool, 1);
 	BAD(EINVAL, nr, 0);
 	BAD(EINVAL, nr, 17);
@@ -312,12 +308,8 @@ TEST_F(cmd, advise)
 	good.priority = 0;
 	good.ttl_ns = 0;
 	good.pages[0] = h[0];
-#define BAD(err, member, value)						\
-	do {								\
-		a = good;						\
-		a.member = value;					\
-		REFUSED(err, KVCACHE_NR_ADVISE, a);			\
-	} while (0)
+#define BAD(err, member, value) \
+	REFUSED_WITH(err, KVCACHE_NR_ADVISE, good, member, value)
 	BAD(ENOENT, pool, 1);
 	BAD(EINVAL, nr, 0);
 	BAD(EINVAL, nr, 257);
@@ -346,12 +338,8 @@ TEST_F(cmd, tenants)
 		.size = sizeof(fine), .tenant = 1, .to = 2, .rights = 1,
 	};
 
-#define BAD(err, nr, member, value)					\
-	do {								\
-		set = good;						\
-		set.member = value;					\
-		REFUSED(err, nr, set);					\
-	} while (0)
+#define BAD(err, nr, member, value) \
+	REFUSED_WITH(err, nr, good, member, value)
 	BAD(EINVAL, KVCACHE_NR_TENANT_CREATE, tenant, 1);
 	BAD(EINVAL, KVCACHE_NR_TENANT_CREATE, set, 32);
 	BAD(EINVAL, KVCACHE_NR_TENANT_CREATE, name[0], 0);
@@ -509,12 +497,8 @@ TEST_F(cmd, pools)
 	};
 	uint64_t h[16];
 
-#define BAD(err, member, value)						\
-	do {								\
-		set = good;						\
-		set.member = value;					\
-		REFUSED(err, KVCACHE_NR_POOL_SET, set);			\
-	} while (0)
+#define BAD(err, member, value) \
+	REFUSED_WITH(err, KVCACHE_NR_POOL_SET, good, member, value)
 	BAD(EINVAL, op, 0);
 	BAD(EINVAL, op, 6);
 	BAD(EINVAL, pool, 1);

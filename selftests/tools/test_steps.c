@@ -28,12 +28,10 @@
 
 #include <kvcache/threads.h>
 
-#include "gguf.h"
+#include "engine_kit.h"
 #include "internal.h"
 
-#define MODEL "selftests/data/refs/tiny-mha-f16.gguf"
 #define NCONV 3
-#define PAGE 16384		/* 8 tokens as f32 */
 
 FIXTURE(steps)
 {
@@ -47,33 +45,16 @@ FIXTURE(steps)
 /* Three conversations; the second has a token that the model has not. */
 FIXTURE_SETUP(steps)
 {
-	const struct model_opts mopts = { .weights = MODEL_WEIGHTS_F32 };
-	const struct kvc_cache_opts copts = { .sz = sizeof(copts) };
-	const struct kvc_open_opts oopts = {
-		.sz = sizeof(oopts), .local_bytes = 64 * PAGE,
-		.local_page_size = PAGE,
-	};
 	struct engine *e = &self->e;
-	char err[256] = "";
 	uint32_t i, j;
 
-	e->opts = &self->opts;
+	engine_kit_open(e, &self->opts);
 	e->ctx_len = 256;
-	e->page_size = PAGE;
-	self->opts.k_type = KVA_F32;
-	self->opts.v_type = KVA_F32;
 	self->opts.parallel = 1;
 	self->opts.chunk = 64;
 	self->opts.sampling.max_new = 3;
 	self->opts.sampling.top_p = 1;
 	self->emit.quiet = true;
-	ASSERT_EQ(0, gguf_open(MODEL, &e->gguf, err, sizeof(err)));
-	ASSERT_EQ(0, model_probe(e->gguf, &e->info, err, sizeof(err)));
-	ASSERT_EQ(0, kvc_open("local", &oopts, &e->kvc));
-	model_cache(&e->info, KVA_F32, KVA_F32, NULL, &e->group, &e->shape);
-	ASSERT_EQ(0, kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache));
-	ASSERT_EQ(0, model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
-				&e->model, err, sizeof(err)));
 	ASSERT_EQ(0, sched_init(&self->sched, e, &self->emit, NULL));
 	for (i = 0; i < NCONV; i++) {
 		self->v[i] = conv_create(xasprintf("%u", i + 1),
@@ -94,10 +75,7 @@ FIXTURE_TEARDOWN(steps)
 	for (i = 0; i < NCONV; i++)
 		conv_free(self->v[i]);
 	sched_free(&self->sched);
-	model_free(self->e.model);
-	kvc_cache_destroy(self->e.cache);
-	kvc_close(self->e.kvc);
-	gguf_close(self->e.gguf);
+	engine_kit_close(&self->e);
 }
 
 TEST_F(steps, what_had_ended_keeps_its_end)
@@ -159,7 +137,7 @@ TEST_F(steps, comes_back_to_more_than_it_had)
 TEST(weights_are_identified_where_it_matters)
 {
 	struct options o = {
-		.model = MODEL, .k_type = KVA_F32, .v_type = KVA_F32,
+		.model = ENGINE_MODEL, .k_type = KVA_F32, .v_type = KVA_F32,
 	};
 	struct engine e;
 

@@ -11,12 +11,10 @@
 
 #include <kvcache/threads.h>
 
-#include "gguf.h"
+#include "engine_kit.h"
 #include "internal.h"
 
-#define MODEL "selftests/data/refs/tiny-mha-f16.gguf"
 #define TOKENS 20
-#define PAGE 16384		/* 8 tokens as f32 */
 
 FIXTURE(verify)
 {
@@ -46,26 +44,10 @@ static void forward(FIXTURE_DATA(verify) *self, uint32_t first, uint32_t n)
 
 FIXTURE_SETUP(verify)
 {
-	const struct model_opts mopts = { .weights = MODEL_WEIGHTS_F32 };
-	const struct kvc_cache_opts copts = { .sz = sizeof(copts) };
-	const struct kvc_open_opts oopts = {
-		.sz = sizeof(oopts), .local_bytes = 64 * PAGE,
-		.local_page_size = PAGE,
-	};
 	struct engine *e = &self->e;
-	char err[256] = "";
 	uint32_t i;
 
-	e->opts = &self->opts;
-	self->opts.k_type = KVA_F32;
-	self->opts.v_type = KVA_F32;
-	ASSERT_EQ(0, gguf_open(MODEL, &e->gguf, err, sizeof(err)));
-	ASSERT_EQ(0, model_probe(e->gguf, &e->info, err, sizeof(err)));
-	ASSERT_EQ(0, kvc_open("local", &oopts, &e->kvc));
-	model_cache(&e->info, KVA_F32, KVA_F32, NULL, &e->group, &e->shape);
-	ASSERT_EQ(0, kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache));
-	ASSERT_EQ(0, model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
-				&e->model, err, sizeof(err)));
+	engine_kit_open(e, &self->opts);
 	ASSERT_EQ(0, kvc_batch_create(e->cache, &self->batch));
 	ASSERT_EQ(0, kvc_seq_create(e->cache, NULL, &self->seq));
 	self->logits = xcalloc(e->info.vocab, sizeof(*self->logits));
@@ -82,10 +64,7 @@ FIXTURE_TEARDOWN(verify)
 	check_free(self->k);
 	kvc_seq_free(self->seq, 0);
 	kvc_batch_destroy(self->batch);
-	model_free(self->e.model);
-	kvc_cache_destroy(self->e.cache);
-	kvc_close(self->e.kvc);
-	gguf_close(self->e.gguf);
+	engine_kit_close(&self->e);
 	free(self->c.ids.v);
 	free(self->logits);
 }

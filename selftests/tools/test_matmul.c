@@ -245,24 +245,25 @@ TEST(odd_widths)
 	}
 }
 
-/* oneDNN, with panels that are cut by the last row. */
-TEST(panels_f32)
+/* oneDNN, with panels that are cut by the last row of the weights. */
+static void panels(enum matmul_wide wide, uint32_t rows, const uint32_t *ms,
+		   unsigned int n, double eps)
 {
-	static const uint32_t ms[] = { MATMUL_FEW + 1, 64, 300 };
+	const size_t ys = rows + 4;
 	struct kva_threads *t;
 	struct matmul *mm;
 	unsigned int i, j;
 
 	ASSERT_EQ(0, kva_threads_create(2, &t));
-	ASSERT_EQ(0, matmul_create(t, MATMUL_F32, &mm));
+	ASSERT_EQ(0, matmul_create(t, wide, &mm));
 	for (i = 0; i < NTYPES; i++) {
-		for (j = 0; j < 3; j++) {
+		for (j = 0; j < n; j++) {
 			struct product p;
-			float *y = malloc(300 * 405 * sizeof(*y));
+			float *y = malloc(ms[j] * ys * sizeof(*y));
 
-			make(&p, types[i], 401, 256, ms[j]);
-			run(mm, &p, y, 405);
-			expect_product(&p, y, 405, 256 * 0x1p-24, "panels");
+			make(&p, types[i], rows, 256, ms[j]);
+			run(mm, &p, y, ys);
+			expect_product(&p, y, ys, eps, "panels");
 			drop(&p);
 			free(y);
 		}
@@ -271,34 +272,24 @@ TEST(panels_f32)
 	kva_threads_destroy(t);
 }
 
+TEST(panels_f32)
+{
+	static const uint32_t ms[] = { MATMUL_FEW + 1, 64, 300 };
+
+	panels(MATMUL_F32, 401, ms, 3, 256 * 0x1p-24);
+}
+
 TEST(panels_bf16)
 {
 	static const uint32_t ms[] = { MATMUL_FEW + 1, 32, 33, 256, 300 };
-	struct kva_threads *t;
 	struct matmul *mm;
-	unsigned int i, j;
 
 	if (!matmul_has_bf16()) {
 		EXPECT_EQ(-EOPNOTSUPP, matmul_create(NULL, MATMUL_BF16, &mm));
 		SKIP(return, "bf16 products, which this CPU does not have");
 	}
-	ASSERT_EQ(0, kva_threads_create(2, &t));
-	ASSERT_EQ(0, matmul_create(t, MATMUL_BF16, &mm));
-	for (i = 0; i < NTYPES; i++) {
-		for (j = 0; j < 5; j++) {
-			struct product p;
-			float *y = malloc(300 * 201 * sizeof(*y));
-
-			make(&p, types[i], 201, 256, ms[j]);
-			run(mm, &p, y, 201);
-			/* both factors have 8 bits */
-			expect_product(&p, y, 201, 2 * 0x1p-8, "bf16");
-			drop(&p);
-			free(y);
-		}
-	}
-	matmul_destroy(mm);
-	kva_threads_destroy(t);
+	/* both factors have 8 bits */
+	panels(MATMUL_BF16, 201, ms, 5, 2 * 0x1p-8);
 }
 
 TEST(a_row_is_the_same_bits_in_any_company)

@@ -1,0 +1,234 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Load the module in real kernels, in virtual machines without a disk, and run
+# test programs there.
+#
+#	run.sh [OPTION...] KERNEL[,KERNEL...] SUITE...
+#
+# KERNEL is a name of kernels.txt, or a folder with vmlinuz, release and
+# modules/. SUITE is a folder of selftests/, all tests of which are run, or the
+# path of one program. Tests find the tree in $KVCACHE_ROOT and what -f brought
+# in /files; they run as root, each for itself. The module is loaded once for
+# all of them, and has to unload afterwards.
+#
+#	-k FILE		the module; a % stands for the kernel's name
+#			($KVCACHE_BUILD/kmod-%/kvcache.ko)
+#	-K		no module
+#	-p PARAMETERS	for the module, as insmod takes them
+#	-d NAME		a module of the kernel that is loaded first, e.g. brd
+#	-e NAME=VALUE	environment of the tests
+#	-f FILE		a file or program for /files
+#	-m MIB		memory (1024)
+#	-t SECONDS	limit for one machine (280)
+#	-T SECONDS	limit for one test program (120)
+#	-o FOLDER	logs ($KVCACHE_BUILD/log-vm)
+#
+# $VM_APPEND is added to the kernel's command line, $VM_QEMU to QEMU's.
+# The last line is "N passed, N failed, N skipped", as of run-tests.sh.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(cd "$here/../.." && pwd)
+build=${KVCACHE_BUILD:-$tree/build}
+ko=$build/kmod-%/kvcache.ko
+log=$build/log-vm
+params='' drivers='' env='' files='' memory=1024 limit=280 test_limit=120
+
+die()
+{
+	echo "run.sh: $*" >&2
+	exit 2
+}
+
+while getopts k:Kp:d:e:f:m:t:T:o: option; do
+	case $option in
+	k)	ko=$OPTARG ;;
+	K)	ko= ;;
+	p)	params=$OPTARG ;;
+	d)	drivers="$drivers $OPTARG" ;;
+	e)	env="$env
+export ${OPTARG%%=*}='${OPTARG#*=}'" ;;
+	f)	files="$files
+$OPTARG" ;;
+	m)	memory=$OPTARG ;;
+	t)	limit=$OPTARG ;;
+	T)	test_limit=$OPTARG ;;
+	o)	log=$OPTARG ;;
+	*)	exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -ge 2 ] || die "usage: run.sh [OPTION...] KERNEL[,KERNEL...] SUITE..."
+kernels=$(echo "$1" | tr , ' ')
+shift
+
+for program in qemu-system-x86_64 busybox cpio flock; do
+	command -v "$program" >/dev/null && continue
+	echo "# SKIP no $program: see tools/setup/packages.txt"
+	echo "0 passed, 0 failed, 1 skipped"
+	exit 0
+done
+
+mkdir -p "$log" || exit 2
+log=$(cd "$log" && pwd)
+tmp=$(mktemp -d)
+pid=
+reap()
+{
+	[ -z "$pid" ] || kill -s KILL -- "-$pid" 2>/dev/null
+	pid=
+}
+trap 'reap; rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM HUP
+
+# ---- the tests ------------------------------------------------------------
+
+# The programs, each with its place below /selftests.
+list_tests()
+{
+	for suite; do
+		case $suite in
+		*/*)	printf '%s %s\n' "$suite" "${suite##*selftests/}" ;;
+		*)	for f in "$build/selftests/$suite"/test_* \
+					"$tree/selftests/$suite"/test_*.sh; do
+				[ -f "$f" ] && [ -x "$f" ] &&
+					printf '%s %s\n' "$f" "$suite/${f##*/}"
+			done ;;
+		esac
+	done
+}
+list_tests "$@" | sed 's, /.*/, ,' | sort -u -k2 >"$tmp/tests"
+[ -s "$tmp/tests" ] || die "no tests: $*"
+while read -r from _; do
+	[ -x "$from" ] || die "$from is no program"
+done <"$tmp/tests" || exit
+
+# ---- the initramfs --------------------------------------------------------
+
+# put FILE PLACE: with the shared libraries that it needs.
+put()
+{
+	mkdir -p "$fs/${2%/*}" && cp -L "$1" "$fs/$2" || return
+	ldd "$1" 2>/dev/null | awk '$2 == "=>" { print $3 } $1 ~ "^/" { print $1 }' |
+		grep '^/' | while read -r lib; do
+			[ -e "$fs$lib" ] && continue
+			mkdir -p "$fs${lib%/*}" && cp -L "$lib" "$fs$lib" || exit
+		done
+}
+
+# put_driver NAME: a module of the kernel, after those that it needs. Their
+# names go to a list, in the order in which they have to be loaded.
+put_driver()
+{
+	grep -q -x "$1" "$fs/mod/list" && return
+	glob=$(echo "$1" | sed 's/[-_]/[-_]/g')
+	grep -q "/$glob\.ko" "$kernel/modules/modules.builtin" && return
+	file=$(find "$kernel/modules/" -name "$glob.ko*" | head -n 1)
+	case $file in
+	*.ko)	cp "$file" "$fs/mod/$1.ko" ;;
+	*.xz)	xz -dc "$file" >"$fs/mod/$1.ko" ;;
+	*)	die "$kernel has no module $1" ;;
+	esac || exit 2
+	put_needed "$1"
+	echo "$1" >>"$fs/mod/list"
+}
+
+put_needed()
+{
+	for need in $(tr '\0' '\n' <"$fs/mod/$1.ko" |
+			sed -n 's/^depends=//p' | tr , ' '); do
+		(put_driver "$need") || exit 2
+	done
+}
+
+# initramfs NAME: of the kernel of that name, in $kernel.
+initramfs()
+{
+	fs=$tmp/fs
+	rm -rf "$fs"
+	mkdir -p "$fs/bin" "$fs/etc" "$fs/mod" "$fs/files" "$fs/selftests"
+	cp "$here/init" "$fs/init" && chmod +x "$fs/init"
+	cp "$(command -v busybox)" "$fs/bin/busybox"
+	ldd "$fs/bin/busybox" >/dev/null 2>&1 &&
+		die "needs a static busybox: busybox-static"
+	cp "$tree/selftests/tap.sh" "$fs/selftests/"
+	echo 'root:x:0:0::/:/bin/sh' >"$fs/etc/passwd"
+	echo 'root:x:0:' >"$fs/etc/group"
+
+	: >"$fs/mod/list"
+	module=
+	if [ -n "$ko" ]; then
+		file=$(echo "$ko" | sed "s,%,$1,")
+		[ -r "$file" ] || die "no $file: make check-vm builds it"
+		module=${file##*/}
+		module=${module%.ko}
+		cp "$file" "$fs/mod/$module.ko" || exit 2
+		put_needed "$module"
+	fi
+	for driver in $drivers; do
+		put_driver "$driver"
+	done
+
+	while read -r from place; do
+		put "$from" "selftests/$place" || exit 2
+	done <"$tmp/tests"
+	printf '%s\n' "$files" | sed '/^$/d' >"$tmp/files"
+	while read -r file; do
+		put "$file" "files/${file##*/}" || exit 2
+	done <"$tmp/files"
+
+	{
+		echo "module='$module' params='$params' limit='$test_limit'"
+		echo "tests='$(cut -d' ' -f2 "$tmp/tests" | tr '\n' ' ')'"
+		printf '%s\n' "$env"
+	} >"$fs/etc/plan"
+	(cd "$fs" && find . | cpio -o -H newc -R 0:0 --quiet) >"$tmp/initrd"
+}
+
+# ---- one kernel -----------------------------------------------------------
+
+# run_kernel NAME: boot it and leave in $log/NAME what it said.
+run_kernel()
+{
+	case $1 in
+	*/*)	kernel=$1 ;;
+	*)	kernel=$("$tree/tools/setup/kernels.sh" "$1") || exit 2 ;;
+	esac
+	name=${1##*/}
+	out=$log/$name
+	rm -rf "$out" && mkdir -p "$out" || exit 2
+	initramfs "$name"
+
+	# Two machines on few CPUs would take each other's time. The kernel's
+	# own messages have a serial line of their own.
+	exec 8>"$kernel/../.vm-lock"
+	flock 8
+	# No watchdog of clocks: emulated time is not even.
+	append='console=ttyS0 loglevel=5 oops=panic panic=-1'
+	append="$append tsc=reliable no_timer_check"
+	began=$(date +%s)
+	# shellcheck disable=SC2086 # lists of words
+	timeout -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config \
+		-accel tcg -cpu max -smp 2 -m "$memory" -display none \
+		-no-reboot -serial "file:$out/console" -serial "file:$out/serial" \
+		-kernel "$kernel/vmlinuz" -initrd "$tmp/initrd" \
+		-append "$append ${VM_APPEND:-}" \
+		${VM_QEMU:-} >"$out/qemu" 2>&1 </dev/null 8>&- &
+	pid=$!
+	wait "$pid"
+	echo $? >"$out/status"
+	reap
+	exec 8>&-
+	echo "# figure vm $name: $(cat "$kernel/release"):" \
+		"$(($(date +%s) - began)) s, $(($(wc -c <"$tmp/initrd") >> 20)) MiB"
+	# shellcheck disable=SC2046 # a list of words
+	"$here/split.sh" "$out" $(cut -d' ' -f2 "$tmp/tests")
+}
+
+replays=
+for k in $kernels; do
+	run_kernel "$k"
+	replays="$replays $(echo "$out"/selftests/vm/*/*)"
+done
+# shellcheck disable=SC2086 # a list of words
+"$here/../run-tests.sh" -o "$log" $replays

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * ledger.c - kvcache-bench ledger: what an operation of the ledger costs, by
- * the number of pages and of tenants. Instructions are counted by callgrind,
- * under which the program runs itself again; time is compared with random
- * accesses to as much memory.
+ * the number of pages and of tenants. Instructions and cache lines are counted
+ * by callgrind, under which the program runs itself again. Time is compared with
+ * a probe: it makes random accesses to as many lines as the operation touches,
+ * in as much memory as the ledger takes.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -19,8 +20,8 @@
 #define NR_SIZES	4
 #define NR_TENANTS	3
 #define ROUNDS		3
-#define ACCESSES	20000	/* of the probe, at a time */
-#define TIMED		(1U << 17)	/* and with the clock */
+#define PROBED		5000	/* operations that the probe does, at a time */
+#define WARM		(1U << 20)	/* more lines than these fit in no cache */
 #define FLAT		1.2	/* spread of instructions that is accepted */
 #define NEAR		3.0	/* times the probe that are accepted */
 
@@ -30,11 +31,11 @@ static const uint32_t tenants[NR_TENANTS] = { 1, 10, 1000 };
 /* One operation at one size. */
 struct figure {
 	double instructions;	/* 0: not counted */
-	double lines;		/* cache lines that are not in a first cache */
+	double lines;		/* cache lines of the ledger that it touches */
 	double ns;
-	double probe_ns;	/* one access */
+	double access_ns;	/* the probe: one line */
+	double probe_ns;	/* as many lines as the operation touches */
 	double ratio;		/* median of @ns to @probe_ns */
-	double per_line;	/* @ratio to as many accesses as there are lines */
 };
 
 /* @nr of the sizes are measured. */
@@ -66,7 +67,7 @@ struct line {
 };
 
 /* All lines of a buffer in one cycle of random order. */
-static struct line *probe_make(size_t bytes, uint32_t *nr)
+static struct line *lines_make(size_t bytes, uint32_t *nr)
 {
 	struct line *p;
 	uint64_t x = 88172645463325252ULL;
@@ -93,30 +94,62 @@ static struct line *probe_make(size_t bytes, uint32_t *nr)
 	return p;
 }
 
-/* Nanoseconds to read and write one line, where the last one said. */
-static double probe_run(struct line *p, uint32_t *at, uint32_t accesses)
-{
-	double start = cpu_seconds();
-	uint32_t i = *at, k;
+/* A cursor that goes around the lines. */
+struct probe {
+	struct line *line;
+	uint32_t nr;
+	uint32_t at;
+};
 
-	for (k = 0; k < accesses; k++) {
-		p[i].visits++;
-		i = p[i].next;
+/* Reads and writes @nr lines, each where the one before it said. */
+static void probe_touch(struct probe *p, uint32_t nr)
+{
+	struct line *l = p->line;
+	uint32_t i = p->at;
+
+	for (; nr; nr--) {
+		l[i].visits++;
+		i = l[i].next;
 	}
-	*at = i;
-	return (cpu_seconds() - start) / accesses * 1e9;
+	p->at = i;
+}
+
+/*
+ * Nanoseconds to touch @lines lines, as often as PROBED times: a fraction is
+ * one more line every now and then. *@access is for one of them. What the
+ * caches can hold of the buffer they do hold, as they do of the ledger.
+ */
+static double probe_run(struct probe *p, double lines, double *access)
+{
+	const uint64_t each = lines * 65536 + 0.5;
+	uint64_t due = 0, touched = 0;
+	double seconds;
+	uint32_t k;
+
+	if (p->nr <= WARM)
+		probe_touch(p, p->nr);
+	seconds = cpu_seconds();
+	for (k = 0; k < PROBED; k++) {
+		due += each;
+		probe_touch(p, (due >> 16) - touched);
+		touched = due >> 16;
+	}
+	seconds = cpu_seconds() - seconds;
+	*access = seconds / touched * 1e9;
+	return seconds / PROBED * 1e9;
 }
 
 /* ---- time ------------------------------------------------------------ */
 
 struct timing {
 	struct ledger_world *w;
-	struct line *probe;
-	uint32_t at;
+	const struct figure *f;
+	struct probe probe;
 	uint32_t repeats;
 	bool probing;
 	double start;
 	double ns[LEDGER_NR_OPS];
+	double access[LEDGER_NR_OPS];
 	double probe_ns[LEDGER_NR_OPS];
 };
 
@@ -124,9 +157,12 @@ struct timing {
 static void time_begin(void *arg, enum ledger_op op)
 {
 	struct timing *t = arg;
+	const double lines = t->f[op].lines;
 
+	/* Where nobody counted lines, for what one of them takes. */
 	if (t->probing)
-		t->probe_ns[op] = probe_run(t->probe, &t->at, ACCESSES);
+		t->probe_ns[op] = probe_run(&t->probe, lines > 0 ? lines : 4,
+					    &t->access[op]);
 	t->start = cpu_seconds();
 }
 
@@ -138,22 +174,27 @@ static void time_end(void *arg, enum ledger_op op)
 		     ledger_op_count(t->w, op) / t->repeats;
 }
 
-/* A small sample is repeated, so that the clock does not matter. */
+/*
+ * The sample is half of the pages, and a small one is repeated, so that the
+ * clock does not matter.
+ */
 static int measure(uint32_t pages, uint32_t nr_tenants, struct figure *f,
 		   size_t *bytes)
 {
 	double ns[LEDGER_NR_OPS][ROUNDS], probe[LEDGER_NR_OPS][ROUNDS];
-	double ratio[LEDGER_NR_OPS][ROUNDS];
+	double access[LEDGER_NR_OPS][ROUNDS], ratio[LEDGER_NR_OPS][ROUNDS];
 	struct ledger_world w;
-	struct timing t = { .w = &w };
-	uint32_t nr, round, k, op;
+	struct timing t = { .w = &w, .f = f };
+	uint32_t round, k, op;
 	int err = 0;
 
-	ledger_world_make(&w, pages, nr_tenants, TIMED);
+	ledger_world_make(&w, pages, nr_tenants, pages);
 	*bytes = w.bytes;
-	t.probe = probe_make(w.bytes, &nr);
+	t.probe.line = lines_make(w.bytes, &t.probe.nr);
+	/* A last cache does not believe in the first passes. */
+	for (k = 0; k < 8 && t.probe.nr <= WARM; k++)
+		probe_touch(&t.probe, t.probe.nr);
 	t.repeats = 1 + 30000 / w.sample;
-	probe_run(t.probe, &t.at, nr);
 	for (round = 0; round < ROUNDS && !err; round++) {
 		memset(t.ns, 0, sizeof(t.ns));
 		for (k = 0; k < t.repeats && !err; k++) {
@@ -162,33 +203,23 @@ static int measure(uint32_t pages, uint32_t nr_tenants, struct figure *f,
 		}
 		for (op = 0; op < LEDGER_NR_OPS; op++) {
 			ns[op][round] = t.ns[op];
+			access[op][round] = t.access[op];
 			probe[op][round] = t.probe_ns[op];
 			ratio[op][round] = t.ns[op] / t.probe_ns[op];
 		}
 	}
 	for (op = 0; op < LEDGER_NR_OPS; op++) {
 		f[op].ns = bench_stat(ns[op], ROUNDS).median;
+		f[op].access_ns = bench_stat(access[op], ROUNDS).median;
 		f[op].probe_ns = bench_stat(probe[op], ROUNDS).median;
 		f[op].ratio = bench_stat(ratio[op], ROUNDS).median;
 	}
-	free(t.probe);
+	free(t.probe.line);
 	ledger_world_free(&w);
 	return err;
 }
 
 /* ---- the report ------------------------------------------------------ */
-
-/* Lines that an operation touches where nothing fits into the first cache. */
-static double lines_of(const struct table *t, uint32_t op)
-{
-	double lines = 1;
-	uint32_t k;
-
-	for (k = 0; k < NR_TENANTS; k++)
-		if (t->f[t->nr - 1][k][op].lines > lines)
-			lines = t->f[t->nr - 1][k][op].lines;
-	return lines;
-}
 
 static double spread(const struct table *t, uint32_t op)
 {
@@ -204,35 +235,50 @@ static double spread(const struct table *t, uint32_t op)
 	return low > 0 ? high / low : 0;
 }
 
+/* The highest ratio to the probe. */
+static double furthest(const struct table *t, uint32_t op)
+{
+	double high = 0;
+	uint32_t s, k;
+
+	for (s = 0; s < t->nr; s++)
+		for (k = 0; k < NR_TENANTS; k++)
+			if (t->f[s][k][op].ratio > high)
+				high = t->f[s][k][op].ratio;
+	return high;
+}
+
+static void print_row(const struct table *t, uint32_t s, uint32_t k,
+		      uint32_t op)
+{
+	const struct figure *f = &t->f[s][k][op];
+
+	printf("  %8u %8u %7.1f ", sizes[s], tenants[k],
+	       t->bytes[s][k] / 1048576.0);
+	if (t->counted)
+		printf("%6.0f %6.1f %8.1f %7.1f %8.1f %6.2f\n",
+		       f->instructions, f->lines, f->ns, f->access_ns,
+		       f->probe_ns, f->ratio);
+	else
+		printf("%6s %6s %8.1f %7.1f %8s %6s\n", "-", "-", f->ns,
+		       f->access_ns, "-", "-");
+}
+
 static void print_table(const struct table *t)
 {
 	uint32_t s, k, op;
 
 	for (op = 0; op < LEDGER_NR_OPS; op++) {
 		printf("%s%s\n", op ? "\n" : "", ledger_op_name[op]);
-		printf("  %8s %8s %7s %6s %6s %8s %7s %7s %9s\n", "pages",
+		printf("  %8s %8s %7s %6s %6s %8s %7s %8s %6s\n", "pages",
 		       "tenants", "MiB", "instr", "lines", "ns", "access",
-		       "ratio", "per line");
+		       "probe", "ratio");
 		for (s = 0; s < t->nr; s++)
-			for (k = 0; k < NR_TENANTS; k++) {
-				const struct figure *f = &t->f[s][k][op];
-
-				printf("  %8u %8u %7.1f ", sizes[s], tenants[k],
-				       t->bytes[s][k] / 1048576.0);
-				if (t->counted)
-					printf("%6.0f %6.1f ", f->instructions,
-					       f->lines);
-				else
-					printf("%6s %6s ", "-", "-");
-				printf("%8.1f %7.1f %7.2f", f->ns, f->probe_ns,
-				       f->ratio);
-				if (t->counted)
-					printf(" %9.2f", f->per_line);
-				printf("\n");
-			}
+			for (k = 0; k < NR_TENANTS; k++)
+				print_row(t, s, k, op);
 		if (t->counted)
-			printf("  instructions: highest / lowest %.2f\n",
-			       spread(t, op));
+			printf("  instructions: highest / lowest %.2f; highest ratio %.2f\n",
+			       spread(t, op), furthest(t, op));
 	}
 }
 
@@ -254,12 +300,12 @@ static void print_json(const struct table *t)
 				if (t->counted)
 					printf("\"instructions\": %.1f, "
 					       "\"lines\": %.2f, "
-					       "\"ratio_per_line\": %.3f, ",
+					       "\"probe_ns\": %.1f, "
+					       "\"ratio\": %.3f, ",
 					       f->instructions, f->lines,
-					       f->per_line);
-				printf("\"ns\": %.1f, \"access_ns\": %.2f, "
-				       "\"ratio\": %.3f}", f->ns, f->probe_ns,
-				       f->ratio);
+					       f->probe_ns, f->ratio);
+				printf("\"ns\": %.1f, \"access_ns\": %.2f}",
+				       f->ns, f->access_ns);
 				sep = ",";
 			}
 	printf("\n]}\n");
@@ -271,19 +317,23 @@ static int check(const struct table *t)
 	uint32_t s, k, op;
 	int bad = 0;
 
+	if (!t->counted) {
+		fprintf(stderr, "kvcache-bench: nothing to check without instructions and lines\n");
+		return 1;
+	}
 	for (op = 0; op < LEDGER_NR_OPS; op++) {
-		if (t->counted && spread(t, op) > FLAT) {
+		if (spread(t, op) > FLAT) {
 			fprintf(stderr, "%s: instructions grow by %.2f, more than %.1f\n",
 				ledger_op_name[op], spread(t, op), FLAT);
 			bad++;
 		}
 		for (s = 0; s < t->nr; s++)
 			for (k = 0; k < NR_TENANTS; k++) {
-				if (!t->counted || t->f[s][k][op].per_line <= NEAR)
+				if (t->f[s][k][op].ratio <= NEAR)
 					continue;
 				fprintf(stderr, "%s: %u pages, %u tenants: %.2f times the probe, more than %.1f\n",
 					ledger_op_name[op], sizes[s],
-					tenants[k], t->f[s][k][op].per_line, NEAR);
+					tenants[k], t->f[s][k][op].ratio, NEAR);
 				bad++;
 			}
 	}
@@ -305,7 +355,7 @@ static int count(uint32_t pages, uint32_t nr_tenants, struct figure *f)
 
 static int run(struct table *t, bool counting)
 {
-	uint32_t s, k, op;
+	uint32_t s, k;
 	int err = 0;
 
 	t->counted = counting;
@@ -325,13 +375,6 @@ static int run(struct table *t, bool counting)
 			if (err)
 				return err;
 		}
-	for (s = 0; s < t->nr; s++)
-		for (k = 0; k < NR_TENANTS; k++)
-			for (op = 0; op < LEDGER_NR_OPS; op++) {
-				struct figure *f = &t->f[s][k][op];
-
-				f->per_line = f->ratio / lines_of(t, op);
-			}
 	return 0;
 }
 
@@ -340,15 +383,22 @@ static void usage(FILE *f)
 	fprintf(f,
 		"Usage: kvcache-bench ledger [--json] [--check] [--no-count] [--max-pages N]\n"
 		"What an operation of the ledger costs at 10^3 to 10^6 pages and 1 to 1,000\n"
-		"tenants: instructions, cache lines (both by callgrind) and nanoseconds. Beside\n"
-		"them one access of a probe: it reads and writes a random line of as much memory\n"
-		"as the ledger takes, where the line before it said. The ratio is to one access,\n"
-		"and, per line, to as many as the operation touches lines.\n\n"
+		"tenants; of a lookup and of put, what each of its keys or pages costs.\n\n"
+		"  MiB     memory that the ledger takes\n"
+		"  instr   instructions, by callgrind\n"
+		"  lines   different cache lines of that memory that it reads or writes, all of\n"
+		"          them, however often and wherever they are cached, by callgrind\n"
+		"  ns      time of the operation\n"
+		"  access  time to read and write one random line of a buffer of that size, where\n"
+		"          the line before it said\n"
+		"  probe   time of as many such accesses as there are lines\n"
+		"  ratio   of ns to probe\n\n"
+		"Times are of this thread alone, medians of %u.\n\n"
 		"  --json      print JSON\n"
-		"  --check     fail if instructions differ by more than 1.2, or the ratio per\n"
-		"              line is above 3\n"
-		"  --no-count  no callgrind\n"
-		"  --max-pages N  no larger ledger\n");
+		"  --check     fail if instructions differ by more than %.1f, or a ratio is above\n"
+		"              %.0f\n"
+		"  --no-count  no callgrind: ns and access only\n"
+		"  --max-pages N  no larger ledger\n", ROUNDS, FLAT, NEAR);
 }
 
 int bench_ledger(int argc, char **argv)
@@ -392,6 +442,10 @@ int bench_ledger(int argc, char **argv)
 			usage(stderr);
 			return 2;
 		}
+	}
+	if (checking && !counting) {
+		fprintf(stderr, "kvcache-bench: --check needs what --no-count leaves out\n");
+		return 2;
 	}
 	while (t.nr < NR_SIZES && sizes[t.nr] <= max)
 		t.nr++;

@@ -45,6 +45,8 @@ extern const char *const ledger_op_name[LEDGER_NR_OPS];
  * @chains: a random order of its chains
  * @sample: pages of the sample, a multiple of LEDGER_CHAIN
  * @serial: makes keys different
+ * @enter: is called before each call of the ledger, with its argument; or NULL
+ * @leave: is called after it; or NULL
  */
 struct ledger_world {
 	struct kvl *l;
@@ -57,6 +59,8 @@ struct ledger_world {
 	uint32_t *chains;
 	uint32_t sample;
 	uint64_t serial;
+	void (*enter)(const void *arg, size_t size);
+	void (*leave)(void);
 };
 
 /* Exits without memory. */
@@ -74,8 +78,9 @@ int ledger_round(struct ledger_world *w, void (*begin)(void *, enum ledger_op),
 uint32_t ledger_op_count(const struct ledger_world *w, enum ledger_op op);
 
 /*
- * Instructions of an operation, and the cache lines that it finds in no first
- * cache, each by operation. 0, -ENOENT without valgrind, or -errno.
+ * Instructions of an operation, and the cache lines of the ledger's memory that
+ * it touches, however often: both by operation, both of a call by the pages or
+ * keys that the call is for. 0, -ENOENT without valgrind, or -errno.
  */
 int ledger_count(uint32_t pages, uint32_t nr_tenants, double *instructions,
 		 double *lines);

@@ -63,12 +63,34 @@ static void make_key(uint8_t *key, uint64_t chain, uint32_t pos)
 
 /* ---- calls ----------------------------------------------------------- */
 
+/* Around each call of the ledger: whoever looks at it, and its argument. */
+static void enter(const struct ledger_world *w, const void *arg, size_t size)
+{
+	if (w->enter)
+		w->enter(arg, size);
+}
+
+static int leave(const struct ledger_world *w, int err)
+{
+	if (w->leave)
+		w->leave();
+	return err;
+}
+
 static int alloc(struct ledger_world *w, struct kvl_client *c, u64 *out,
 		 uint32_t nr)
 {
 	struct kvl_request r = { .nr = nr, .pages = out };
 
-	return kvl_alloc(w->l, c, &r, false, 0);
+	enter(w, out, nr * sizeof(*out));
+	return leave(w, kvl_alloc(w->l, c, &r, false, 0));
+}
+
+static int put(struct ledger_world *w, struct kvl_client *c, const u64 *pages,
+	       uint32_t nr)
+{
+	enter(w, pages, nr * sizeof(*pages));
+	return leave(w, kvl_free(w->l, c, 0, pages, nr, 0));
 }
 
 static int advise(struct ledger_world *w, struct kvl_client *c, uint32_t advice,
@@ -79,7 +101,8 @@ static int advise(struct ledger_world *w, struct kvl_client *c, uint32_t advice,
 	a.nr = nr;
 	a.advice = advice;
 	memcpy(a.pages, pages, nr * sizeof(*pages));
-	return kvl_advise(w->l, c, &a, 0);
+	enter(w, &a, sizeof(a));
+	return leave(w, kvl_advise(w->l, c, &a, 0));
 }
 
 static int publish(struct ledger_world *w, struct kvl_client *c,
@@ -97,7 +120,8 @@ static int publish(struct ledger_world *w, struct kvl_client *c,
 
 	p.pages[0].handle = handle;
 	make_key(p.pages[0].keys[0].key, chain, pos);
-	return kvl_publish(w->l, c, &p, NULL, 0);
+	enter(w, &p, sizeof(p));
+	return leave(w, kvl_publish(w->l, c, &p, NULL, 0));
 }
 
 static int lookup(struct ledger_world *w, struct kvl_client *c, uint64_t chain,
@@ -112,7 +136,8 @@ static int lookup(struct ledger_world *w, struct kvl_client *c, uint64_t chain,
 	a.tail = tail;
 	for (k = 0; k < LEDGER_CHAIN; k++)
 		make_key(a.keys[k], chain, k);
-	err = kvl_lookup(w->l, c, &a, 0);
+	enter(w, &a, sizeof(a));
+	err = leave(w, kvl_lookup(w->l, c, &a, 0));
 	return err ? err : a.out_nr_pages == want ? 0 : -ENOENT;
 }
 
@@ -157,7 +182,7 @@ static void shuffle_free_pages(struct ledger_world *w)
 	}
 	for (k = 0; k < w->pages; k += nr) {
 		nr = w->pages - k < 256 ? w->pages - k : 256;
-		need(!kvl_free(w->l, w->client[0], 0, h + k, nr, 0), "pages");
+		need(!put(w, w->client[0], h + k, nr), "pages");
 	}
 	free(h);
 }
@@ -175,7 +200,7 @@ static int fill(struct ledger_world *w)
 		for (k = 0; k < LEDGER_CHAIN && !err; k++)
 			err = publish(w, c, w->serial + chain, k, h[k]);
 		if (!err)
-			err = kvl_free(w->l, c, 0, h, LEDGER_CHAIN, 0);
+			err = put(w, c, h, LEDGER_CHAIN);
 	}
 	w->serial += chain;
 	return err;
@@ -202,7 +227,7 @@ void ledger_world_make(struct ledger_world *w, uint32_t pages,
 	};
 	size_t before = memory();
 	struct kvl_nodes *nodes;
-	struct kvl_pool *p;
+	struct kvl_pool *p = NULL;
 
 	memset(w, 0, sizeof(*w));
 	w->pages = pool.nr_pages;
@@ -267,7 +292,7 @@ static int do_op(struct ledger_world *w, enum ledger_op op)
 			err = alloc(w, c, h, 1);
 			break;
 		case LEDGER_FREE:
-			err = kvl_free(w->l, c, 0, h, 1, 0);
+			err = put(w, c, h, 1);
 			break;
 		case LEDGER_TOUCH:
 			err = advise(w, c, KVCACHE_ADVISE_TOUCH, h, 1);
@@ -277,7 +302,7 @@ static int do_op(struct ledger_world *w, enum ledger_op op)
 				      i % LEDGER_CHAIN, *h);
 			break;
 		case LEDGER_PUT:
-			err = kvl_free(w->l, c, 0, h, LEDGER_CHAIN, 0);
+			err = put(w, c, h, LEDGER_CHAIN);
 			break;
 		case LEDGER_PREFIX:
 			err = lookup(w, c, w->serial + chain, 0);
@@ -308,9 +333,8 @@ static int put_tails(struct ledger_world *w)
 	int err = 0;
 
 	for (k = LEDGER_CHAIN; k <= w->sample && !err; k += LEDGER_CHAIN)
-		err = kvl_free(w->l, owner(w, k / LEDGER_CHAIN - 1), 0,
-			       w->handle + k - LEDGER_TAIL_KEYS,
-			       LEDGER_TAIL_KEYS, 0);
+		err = put(w, owner(w, k / LEDGER_CHAIN - 1),
+			  w->handle + k - LEDGER_TAIL_KEYS, LEDGER_TAIL_KEYS);
 	return err;
 }
 

@@ -126,13 +126,13 @@ static int cmd_alloc(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 
 	if (a->flags & KVCACHE_ALLOC_CHECK)
 		return cmd_alloc_check(x, f);
-	f->request.pool = a->pool;
-	f->request.nr = a->nr;
-	f->request.pages = a->out_pages;
-	rc = kvl_alloc(x->ledger, x->client, &f->request,
+	f->request->pool = a->pool;
+	f->request->nr = a->nr;
+	f->request->pages = a->out_pages;
+	rc = kvl_alloc(x->ledger, x->client, f->request,
 		       a->deadline_ns > now, now);
 	/* Also after it has waited: kvl_cmd_end() sees what became of it. */
-	f->reply = rc == 0 || rc == KVL_WAITING || f->request.missing;
+	f->reply = rc == 0 || rc == KVL_WAITING || f->request->missing;
 	return rc;
 }
 
@@ -325,7 +325,7 @@ static void finish_alloc(struct kvl_cmd_frame *f, int rc)
 
 	if (a->flags & KVCACHE_ALLOC_CHECK)
 		return;
-	a->out_missing = rc ? f->request.missing : 0;
+	a->out_missing = rc ? f->request->missing : 0;
 	if (rc)
 		return;
 	memset(&a->out_pages[a->nr], 0,

@@ -86,10 +86,10 @@ struct kvl_cmd_row;
  * @pool: to be added, or to be freed
  * @memory: of @pool
  * @copies: KVCACHE_PUBLISH: see kvl_publish()
- * @request: KVCACHE_ALLOC: the request
+ * @request: KVCACHE_ALLOC: room for the request
  * @arg: the struct; a frame of kvl_cmd_frame_size() bytes has this one's only
  *
- * The caller sets the first five and clears the rest.
+ * The caller sets the first five and @request, and clears the rest.
  */
 struct kvl_cmd_frame {
 	bool admin;
@@ -109,7 +109,7 @@ struct kvl_cmd_frame {
 	struct kvl_pool *pool;
 	void *memory;
 	const u64 *copies;
-	struct kvl_request request;
+	struct kvl_request *request;
 	union {
 		u32 size;
 		struct kvcache_query query;
@@ -157,7 +157,7 @@ int kvl_cmd_begin(struct kvl_cmd *x, struct kvl_cmd_frame *f, unsigned int nr,
  *
  * Return: 0 or -errno; -EAGAIN to be called again after the lock was released,
  * the work of the pools done and kvl_cmd_more() called; KVL_WAITING for a
- * KVCACHE_ALLOC that waits, until @f->request.status changes or kvl_cancel()
+ * KVCACHE_ALLOC that waits, until @f->request->status changes or kvl_cancel()
  * ends it: that is the result then.
  */
 int kvl_cmd_run(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now);

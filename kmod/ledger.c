@@ -169,6 +169,14 @@ u32 kvl_tick(struct kvl *l, u64 now, u32 budget)
 	return done;
 }
 
+bool kvl_revoked(struct kvl *l)
+{
+	bool revoked = l->revoked;
+
+	l->revoked = false;
+	return revoked;
+}
+
 u64 kvl_next_tick(const struct kvl *l)
 {
 	u64 next = KVCACHE_TIME_NEVER;
@@ -534,6 +542,19 @@ int kvl_client_attach(struct kvl *l, struct kvl_client *c, u32 tenant)
 u32 kvl_client_id(const struct kvl_client *c)
 {
 	return c->id;
+}
+
+void kvl_client_set_owner(struct kvl_client *c, void *owner)
+{
+	c->owner = owner;
+}
+
+void *kvl_client_owner(const struct kvl *l, u32 id)
+{
+	const struct kvl_client *c = id <= l->max_clients ? l->client[id] :
+				     NULL;
+
+	return c ? c->owner : NULL;
 }
 
 u32 kvl_client_tenant(const struct kvl_client *c)

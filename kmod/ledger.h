@@ -185,6 +185,10 @@ void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes);
  */
 u32 kvl_tick(struct kvl *l, u64 now, u32 budget);
 
+/* Whether pages were revoked since it was asked last: what maps them is to be
+ * unmapped. */
+bool kvl_revoked(struct kvl *l);
+
 /* When kvl_tick() has something to do at the earliest; may be too early. */
 u64 kvl_next_tick(const struct kvl *l);
 
@@ -342,6 +346,9 @@ void kvl_client_free(struct kvl_client *c);
 /* -ENOENT no such tenant, -ENOSPC too many. */
 int kvl_client_attach(struct kvl *l, struct kvl_client *c, u32 tenant);
 u32 kvl_client_id(const struct kvl_client *c);
+/* Whatever the caller wants to find again by the client's number. */
+void kvl_client_set_owner(struct kvl_client *c, void *owner);
+void *kvl_client_owner(const struct kvl *l, u32 id);
 u32 kvl_client_tenant(const struct kvl_client *c);
 
 /* Death: its requests fail, and its calls, with -EOWNERDEAD. */

@@ -389,6 +389,7 @@ struct kvl_client {
 	bool dead;
 	bool listens;
 	u64 ev_next;
+	void *owner;
 	struct list_head requests;
 	struct kvl_client_pool pool[KVCACHE_MAX_POOLS];
 };
@@ -405,6 +406,7 @@ struct kvl {
 	u32 max_clients;
 	u32 nr_events;
 	u32 nr_revoke;			/* accounts with a revoke_at */
+	bool revoked;			/* a page was, see kvl_revoked() */
 	u32 last_client;		/* so that numbers are reused late */
 	u32 last_tenant;
 	u64 now;

@@ -237,7 +237,7 @@ static int run(struct sys_local *s, struct kvl_cmd_frame *f, u64 now)
 	wake(s);
 	if (rc != KVL_WAITING)
 		return rc;
-	rc = wait_for_pages(s, &f->request, f->arg.alloc.deadline_ns);
+	rc = wait_for_pages(s, f->request, f->arg.alloc.deadline_ns);
 	wake(s);
 	return rc;
 }
@@ -245,12 +245,14 @@ static int run(struct sys_local *s, struct kvl_cmd_frame *f, u64 now)
 static int local_call(struct kvc_sys *sys, unsigned int nr, void *arg)
 {
 	struct sys_local *s = to_local(sys);
+	struct kvl_request request = { 0 };
 	struct kvl_cmd_frame f;
 	struct kvcache_alloc *a = &f.arg.alloc;
 	struct memory *m = NULL;
 	int rc;
 
 	memset(&f, 0, offsetof(struct kvl_cmd_frame, arg));
+	f.request = &request;
 	f.admin = true;
 	f.uid = getuid();
 	f.gid = getgid();

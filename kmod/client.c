@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * client.c - opens of the device and the processes that own them.
+ *
+ * A client lives as long as its owner's memory: when that ends, by exit, kill
+ * or exec, all that the client holds is given back before the owner's parent
+ * can know, although others may still have the file open.
+ */
+#include <linux/capability.h>
+#include <linux/file.h>
+#include <linux/poll.h>
+#include <linux/pseudo_fs.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+#include "trace.h"
+
+#define REAP_BUDGET	256
+#define READ_EVENTS	16	/* at a time */
+
+static struct vfsmount *kvcache_mnt;
+
+/* ---- inodes to hang mappings on ----------------------------------------- */
+
+static int init_fs_context(struct fs_context *fc)
+{
+	return init_pseudo(fc, 0x6b766361) ? 0 : -ENOMEM;
+}
+
+static struct file_system_type kvcache_fs = {
+	.name = "kvcache",
+	.owner = THIS_MODULE,
+	.init_fs_context = init_fs_context,
+	.kill_sb = kill_anon_super,
+};
+
+int kvcache_fs_init(void)
+{
+	kvcache_mnt = kern_mount(&kvcache_fs);
+	return PTR_ERR_OR_ZERO(kvcache_mnt);
+}
+
+void kvcache_fs_exit(void)
+{
+	kern_unmount(kvcache_mnt);
+}
+
+/* ---- open and close ------------------------------------------------------ */
+
+int kvcache_open(struct inode *inode, struct file *file)
+{
+	struct kvcache_client *c = kzalloc(sizeof(*c), GFP_KERNEL_ACCOUNT);
+
+	if (!c)
+		return -ENOMEM;
+	c->inode = alloc_anon_inode(kvcache_mnt->mnt_sb);
+	if (IS_ERR(c->inode)) {
+		int err = PTR_ERR(c->inode);
+
+		kfree(c);
+		return err;
+	}
+	i_size_write(c->inode, 2 * KVCACHE_MAX_POOLS * KVCACHE_WINDOW_SIZE);
+	mutex_init(&c->attach);
+	c->cmd.ops = &kvcache_cmd_ops;
+	c->cmd.ledger = kvcache.ledger;
+	c->cmd.features = KVCACHE_FEAT_MMAP | KVCACHE_FEAT_ENFORCED |
+			  KVCACHE_FEAT_EXPORT | KVCACHE_FEAT_EVENTS;
+	c->cmd.headroom = 4;
+	c->cmd.min_page_size = KVCACHE_PAGE_SIZE_MIN;
+	down_write(&kvcache.clients_sem);
+	list_add_tail(&c->link, &kvcache.clients);
+	up_write(&kvcache.clients_sem);
+	file->private_data = c;
+	file->f_mapping = c->inode->i_mapping;
+	return 0;
+}
+
+/* What it holds goes back; its calls fail from now on. */
+static void end_client(struct kvcache_client *c)
+{
+	u64 pages = 0;
+	u32 nr;
+
+	kvcache_lock();
+	if (!c->cmd.client || c->dead) {
+		kvcache_unlock();
+		return;
+	}
+	c->dead = true;
+	kvl_client_kill(kvcache.ledger, c->cmd.client);
+	do {
+		nr = kvl_client_reap(kvcache.ledger, c->cmd.client, REAP_BUDGET,
+				     kvcache_now());
+		pages += nr;
+		kvcache_unlock();
+		cond_resched();
+		kvcache_lock();
+	} while (nr == REAP_BUDGET);
+	trace_kvcache_end(kvl_client_id(c->cmd.client), pages);
+	kvcache_unlock();
+	kvcache_zap_client(c);
+	wake_up_all(&kvcache.events);
+}
+
+static void owner_ends(struct mmu_notifier *mn, struct mm_struct *mm)
+{
+	end_client(container_of(mn, struct kvcache_client, mn));
+}
+
+static const struct mmu_notifier_ops owner_ops = {
+	.release = owner_ends,
+};
+
+int kvcache_release(struct inode *inode, struct file *file)
+{
+	struct kvcache_client *c = file->private_data;
+	struct kvl_client *k;
+
+	end_client(c);
+	if (c->mm)
+		mmu_notifier_unregister(&c->mn, c->mm);
+	down_write(&kvcache.clients_sem);
+	list_del(&c->link);
+	up_write(&kvcache.clients_sem);
+	k = c->cmd.client;
+	if (k) {
+		kvcache_lock();
+		WARN_ON_ONCE(kvl_client_detach(kvcache.ledger, k));
+		kvcache_unlock();
+		kvl_client_free(k);
+	}
+	put_pid(c->pid);
+	iput(c->inode);
+	kfree(c);
+	return 0;
+}
+
+/* ---- who may call -------------------------------------------------------- */
+
+int kvcache_client_check(const struct kvcache_client *c)
+{
+	const struct mm_struct *mm = smp_load_acquire(&c->mm);
+
+	if (!mm)
+		return 0;
+	if (READ_ONCE(c->dead))
+		return -EOWNERDEAD;
+	return current->mm == mm ? 0 : -EPERM;
+}
+
+static int attach_locked(struct kvcache_client *c, struct kvl_cmd_frame *f)
+{
+	int err;
+
+	kvcache_assert_locked();
+	err = kvl_cmd_run(&c->cmd, f, kvcache_now());
+	if (err)
+		return err;
+	c->pid = get_pid(task_tgid(current));
+	get_task_comm(c->comm, current->group_leader);
+	kvl_client_set_owner(c->cmd.client, c);
+	smp_store_release(&c->mm, current->mm);
+	return 0;
+}
+
+int kvcache_client_attach(struct kvcache_client *c, struct kvl_cmd_frame *f)
+{
+	int err;
+
+	mutex_lock(&c->attach);
+	if (c->mm) {
+		mutex_unlock(&c->attach);
+		return -EALREADY;
+	}
+	c->mn.ops = &owner_ops;
+	err = mmu_notifier_register(&c->mn, current->mm);
+	if (!err) {
+		kvcache_lock();
+		err = attach_locked(c, f);
+		kvcache_unlock();
+		/* Nothing is attached: nothing ends. */
+		if (err)
+			mmu_notifier_unregister(&c->mn, current->mm);
+	}
+	mutex_unlock(&c->attach);
+	return err;
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+/* Their number; -EOWNERDEAD and the like. */
+static int take_events(struct kvcache_client *c, struct kvcache_event *ev,
+		       u32 nr)
+{
+	int rc = kvcache_client_check(c);
+
+	if (!rc && !READ_ONCE(c->mm))
+		rc = -ENOTCONN;
+	if (rc)
+		return rc;
+	mutex_lock(&kvcache.lock);
+	rc = kvl_events(kvcache.ledger, c->cmd.client, ev, nr);
+	mutex_unlock(&kvcache.lock);
+	return rc;
+}
+
+static bool events_pending(struct kvcache_client *c)
+{
+	bool any;
+
+	mutex_lock(&kvcache.lock);
+	any = c->dead || kvl_events_pending(kvcache.ledger, c->cmd.client);
+	mutex_unlock(&kvcache.lock);
+	return any;
+}
+
+ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
+		     loff_t *pos)
+{
+	struct kvcache_client *c = file->private_data;
+	u32 want = min_t(size_t, len / sizeof(struct kvcache_event),
+			 READ_EVENTS);
+	struct kvcache_event *ev;
+	int rc;
+
+	if (!want)
+		return -EINVAL;
+	ev = kcalloc(want, sizeof(*ev), GFP_KERNEL_ACCOUNT);
+	if (!ev)
+		return -ENOMEM;
+	while (!(rc = take_events(c, ev, want))) {
+		rc = -EAGAIN;
+		if (file->f_flags & O_NONBLOCK)
+			break;
+		rc = wait_event_interruptible(kvcache.events,
+					      events_pending(c));
+		if (rc)
+			break;
+	}
+	if (rc > 0)
+		rc = copy_to_user(buf, ev, rc * sizeof(*ev)) ? -EFAULT :
+		     rc * (int)sizeof(*ev);
+	kfree(ev);
+	return rc;
+}
+
+__poll_t kvcache_poll(struct file *file, struct poll_table_struct *wait)
+{
+	struct kvcache_client *c = file->private_data;
+
+	poll_wait(file, &kvcache.events, wait);
+	if (take_events(c, NULL, 0))
+		return EPOLLERR | EPOLLHUP;
+	return events_pending(c) ? EPOLLIN | EPOLLRDNORM : 0;
+}

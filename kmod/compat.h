@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * compat.h - where kernels differ. The code is written for the newest one; this
+ * is the only file that asks for a version.
+ */
+#ifndef KVCACHE_COMPAT_H
+#define KVCACHE_COMPAT_H
+
+#include <linux/mm.h>
+#include <linux/version.h>
+
+/* 6.3 made vm_flags read-only. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags |= flags;
+}
+
+static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags &= ~flags;
+}
+#endif
+
+/* 6.2 made the kobject of kobj_type.get_ownership() constant. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define KVCACHE_CONST_KOBJ
+#else
+#define KVCACHE_CONST_KOBJ const
+#endif
+
+/* 6.10 dropped the second argument of __assign_str(). */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0)
+#define KVCACHE_ASSIGN_STR(field, src) __assign_str(field, src)
+#else
+#define KVCACHE_ASSIGN_STR(field, src) __assign_str(field)
+#endif
+
+#endif /* KVCACHE_COMPAT_H */

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * export.c - KVCACHE_EXPORT: pages as a dma-buf.
+ *
+ * The ledger's pins keep the pages where they are, whatever becomes of those
+ * who hold them, until the dma-buf is released.
+ */
+#include <linux/dma-buf.h>
+#include <linux/fcntl.h>
+#include <linux/iosys-map.h>
+#include <linux/module.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "compat.h"
+#include "internal.h"
+
+/**
+ * struct exported - what a dma-buf is of
+ * @p: the pool, which stays while pages of it are pinned
+ * @writable: the pages were PRIVATE
+ * @nr: pages
+ * @i: which, in order
+ */
+struct exported {
+	struct kvcache_pool *p;
+	bool writable;
+	u32 nr;
+	u32 i[];
+};
+
+static u32 nr_folios(const struct exported *e)
+{
+	return e->nr * e->p->per_page;
+}
+
+static struct folio *nth_folio(const struct exported *e, u32 n)
+{
+	return kvcache_page(e->p, e->i[n / e->p->per_page])
+			[n % e->p->per_page];
+}
+
+/* ---- what a dma-buf does ------------------------------------------------- */
+
+static struct sg_table *map_dma_buf(struct dma_buf_attachment *at,
+				    enum dma_data_direction dir)
+{
+	const struct exported *e = at->dmabuf->priv;
+	struct scatterlist *sg;
+	struct sg_table *table;
+	u32 n;
+	int err;
+
+	if (!e->writable && dir != DMA_TO_DEVICE)
+		return ERR_PTR(-EACCES);
+	table = kzalloc(sizeof(*table), GFP_KERNEL);
+	if (!table)
+		return ERR_PTR(-ENOMEM);
+	err = sg_alloc_table(table, nr_folios(e), GFP_KERNEL);
+	if (err)
+		goto free;
+	for_each_sgtable_sg(table, sg, n)
+		sg_set_page(sg, folio_page(nth_folio(e, n), 0),
+			    folio_size(nth_folio(e, n)), 0);
+	err = dma_map_sgtable(at->dev, table, dir, 0);
+	if (!err)
+		return table;
+	sg_free_table(table);
+free:
+	kfree(table);
+	return ERR_PTR(err);
+}
+
+static void unmap_dma_buf(struct dma_buf_attachment *at, struct sg_table *table,
+			  enum dma_data_direction dir)
+{
+	dma_unmap_sgtable(at->dev, table, dir, 0);
+	sg_free_table(table);
+	kfree(table);
+}
+
+static int vmap_dma_buf(struct dma_buf *buf, struct iosys_map *map)
+{
+	const struct exported *e = buf->priv;
+	u32 n, k, nr = 0, per_folio = 1U << e->p->order;
+	struct page **pages;
+	void *at;
+
+	if (!e->writable)
+		return -EACCES;
+	pages = kvmalloc_array(nr_folios(e), sizeof(*pages) * per_folio,
+			       GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (n = 0; n < nr_folios(e); n++)
+		for (k = 0; k < per_folio; k++)
+			pages[nr++] = folio_page(nth_folio(e, n), k);
+	at = vmap(pages, nr, VM_MAP, PAGE_KERNEL);
+	kvfree(pages);
+	if (!at)
+		return -ENOMEM;
+	iosys_map_set_vaddr(map, at);
+	return 0;
+}
+
+static void vunmap_dma_buf(struct dma_buf *buf, struct iosys_map *map)
+{
+	vunmap(map->vaddr);
+}
+
+static vm_fault_t exported_fault(struct vm_fault *vmf)
+{
+	const struct exported *e = vmf->vma->vm_private_data;
+	u64 n = vmf->pgoff >> e->p->order;
+	struct folio *folio;
+
+	if (n >= nr_folios(e))
+		return VM_FAULT_SIGBUS;
+	folio = nth_folio(e, n);
+	folio_get(folio);
+	vmf->page = folio_page(folio, vmf->pgoff & (folio_nr_pages(folio) - 1));
+	return 0;
+}
+
+static const struct vm_operations_struct exported_vm_ops = {
+	.fault = exported_fault,
+};
+
+static int mmap_dma_buf(struct dma_buf *buf, struct vm_area_struct *vma)
+{
+	const struct exported *e = buf->priv;
+
+	if (!(vma->vm_flags & VM_MAYSHARE))
+		return -EINVAL;
+	if (!e->writable) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EPERM;
+		vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	vm_flags_clear(vma, VM_MAYEXEC);
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_private_data = (void *)e;
+	vma->vm_ops = &exported_vm_ops;
+	return 0;
+}
+
+/* Lock held, for the first @nr pages. */
+static void unpin(const struct exported *e, u32 nr)
+{
+	u32 k;
+
+	kvcache_assert_locked();
+	for (k = 0; k < nr; k++)
+		kvl_unpin(kvcache.ledger, e->p->id, e->i[k], kvcache_now());
+}
+
+static void release_dma_buf(struct dma_buf *buf)
+{
+	struct exported *e = buf->priv;
+
+	kvcache_lock();
+	unpin(e, e->nr);
+	kvcache_unlock();
+	kfree(e);
+}
+
+static const struct dma_buf_ops exported_ops = {
+	.map_dma_buf = map_dma_buf,
+	.unmap_dma_buf = unmap_dma_buf,
+	.vmap = vmap_dma_buf,
+	.vunmap = vunmap_dma_buf,
+	.mmap = mmap_dma_buf,
+	.release = release_dma_buf,
+};
+
+/* ---- making one ---------------------------------------------------------- */
+
+/* The page, pinned; PRIVATE ones are writable and may be written from now on. */
+static int pin_page(struct kvcache_client *c, struct exported *e, u32 pool,
+		    u64 handle)
+{
+	u32 i = kvl_index(handle);
+	int err = kvl_pin(kvcache.ledger, c->cmd.client, pool, handle);
+	bool writable;
+
+	kvcache_assert_locked();
+	if (err)
+		return err;
+	writable = !kvl_page_access(kvcache.ledger, c->cmd.client, pool, i,
+				    true);
+	if (!e->nr)
+		e->writable = writable;
+	e->i[e->nr++] = i;
+	if (writable != e->writable)
+		return -EINVAL;
+	if (writable)
+		set_bit(i, e->p->dirty);
+	return 0;
+}
+
+static int pin_pages(struct kvcache_client *c, struct exported *e,
+		     const struct kvcache_export *a)
+{
+	u32 k;
+	int err = 0;
+
+	kvcache_assert_locked();
+	if (!c->cmd.client)
+		return -ENOTCONN;
+	if (a->pool >= KVCACHE_MAX_POOLS || !kvcache.pools[a->pool])
+		return -ENOENT;
+	e->p = kvcache.pools[a->pool];
+	for (k = 0; !err && k < a->nr; k++)
+		err = pin_page(c, e, a->pool, a->pages[k]);
+	if (err)
+		unpin(e, e->nr);
+	return err;
+}
+
+int kvcache_export(struct kvcache_client *c, struct kvcache_export *a)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+	int fd_flags = a->flags & KVCACHE_FD_CLOEXEC ? O_CLOEXEC : 0;
+	struct exported *e;
+	struct dma_buf *buf;
+	int err, fd;
+
+	if (!a->nr || a->nr > KVCACHE_MAX_PAGES)
+		return -EINVAL;
+	e = kzalloc(struct_size(e, i, a->nr), GFP_KERNEL_ACCOUNT);
+	if (!e)
+		return -ENOMEM;
+	kvcache_lock();
+	err = pin_pages(c, e, a);
+	kvcache_unlock();
+	if (err) {
+		kfree(e);
+		return err;
+	}
+	info.ops = &exported_ops;
+	info.size = (size_t)e->nr << e->p->page_shift;
+	info.flags = fd_flags | (e->writable ? O_RDWR : O_RDONLY);
+	info.priv = e;
+	buf = dma_buf_export(&info);
+	if (IS_ERR(buf)) {
+		kvcache_lock();
+		unpin(e, e->nr);
+		kvcache_unlock();
+		kfree(e);
+		return PTR_ERR(buf);
+	}
+	fd = dma_buf_fd(buf, fd_flags);
+	if (fd < 0) {
+		dma_buf_put(buf);
+		return fd;
+	}
+	a->out_fd = fd;
+	return 0;
+}
+
+MODULE_IMPORT_NS(DMA_BUF);

@@ -86,11 +86,11 @@ static int prepare_new(struct kvl_cmd *x, struct kvl_cmd_frame *f)
 		.page_size = a->page_size,
 		.nr_pages = a->nr_pages,
 		.capacity = min_t(u64, a->nr_pages * x->headroom,
-				  U32_MAX - 1),
+				  KVL_MAX_PAGES),
 	};
 	int err;
 
-	if (a->pool || !a->nr_pages || a->nr_pages >= U32_MAX ||
+	if (a->pool || !a->nr_pages || a->nr_pages > KVL_MAX_PAGES ||
 	    a->page_size < x->min_page_size ||
 	    a->page_size > KVCACHE_PAGE_SIZE_MAX ||
 	    (a->page_size & (a->page_size - 1)) ||

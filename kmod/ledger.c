@@ -236,7 +236,7 @@ int kvl_pool_alloc(const struct kvl *l, const struct kvl_pool_config *cfg,
 	u32 i;
 
 	if (!kvl_name_ok(cfg->name) || !cfg->nr_pages ||
-	    capacity < cfg->nr_pages || capacity > 1U << 28 ||
+	    capacity < cfg->nr_pages || capacity > KVL_MAX_PAGES ||
 	    cfg->kind > KVCACHE_POOL_DEVICE || (cfg->flags & ~KVL_POOL_DIRECT))
 		return -EINVAL;
 	p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
@@ -456,6 +456,7 @@ int kvl_pool_info(const struct kvl *l, u32 pool, struct kvcache_pool_info *out)
 	out->lookups = p->lookups;
 	out->hits = p->hits;
 	out->draining = p->draining;
+	out->capacity = p->capacity;
 	memcpy(out->name, p->name, sizeof(out->name));
 	return 0;
 }

@@ -130,6 +130,7 @@ struct kvl_client;
 struct kvl_nodes;
 
 #define KVL_MAX_GRANTS	16	/* tenants that let one tenant in */
+#define KVL_MAX_PAGES	(1U << 28)	/* of one pool */
 
 /* A page handle's parts. */
 static inline u32 kvl_index(u64 handle)

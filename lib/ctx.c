@@ -174,6 +174,30 @@ static int parse_local(struct kvc *ctx, const char *s,
 			s, at);
 }
 
+static int open_device(struct kvc *ctx, const char *path)
+{
+	int rc = kvc_sys_dev_open(path, &ctx->sys);
+
+	switch (rc) {
+	case 0:
+		return 0;
+	case -EACCES:
+	case -EPERM:
+		return kvc_fail(ctx, rc,
+				"%s: %s; its group may open it: join that, or open \"local\"",
+				path, strerrordesc_np(-rc));
+	case -ENOTTY:
+	case -EINVAL:
+		return kvc_fail(ctx, -EINVAL, "%s: not a device of kvcache",
+				path);
+	case -EPROTO:
+		return kvc_fail(ctx, rc,
+				"%s: another version of the ABI than this library's %u; use the module and the library of one release",
+				path, KVCACHE_ABI_VERSION);
+	}
+	return kvc_fail(ctx, rc, "%s: %s", path, strerrordesc_np(-rc));
+}
+
 /* A path is a device or a broker's socket: say what is the matter with it. */
 static int open_path(struct kvc *ctx, const char *path)
 {
@@ -184,9 +208,7 @@ static int open_path(struct kvc *ctx, const char *path)
 				"%s: %s; load the module, start the broker, or open \"local\"",
 				path, strerrordesc_np(errno));
 	if (S_ISCHR(st.st_mode))
-		return kvc_fail(ctx, -EOPNOTSUPP,
-				"%s: a device, and this build has no device backend; open \"local\"",
-				path);
+		return open_device(ctx, path);
 	if (S_ISSOCK(st.st_mode))
 		return kvc_fail(ctx, -EOPNOTSUPP,
 				"%s: a socket, and this build has no broker backend; open \"local\"",

@@ -2,8 +2,8 @@
 /*
  * sys.h - what a backend is: the commands of the ABI, and addresses of pages.
  *
- * One implementation a file: sys_local.c (this process), later the device and
- * the broker. ctx.c holds the only caller of ->call().
+ * One implementation a file: sys_local.c (this process), sys_dev.c (the kernel
+ * module), later the broker. ctx.c holds the only caller of ->call().
  */
 #ifndef KVC_SYS_H
 #define KVC_SYS_H
@@ -39,5 +39,11 @@ struct kvc_sys {
 
 /* In-process. Attaches nothing. -EINVAL, -ENOMEM. */
 int kvc_sys_local_open(const struct kvc_open_opts *opts, struct kvc_sys **out);
+
+/*
+ * The device at @path. -ENOTTY another kind of device, -EPROTO another version
+ * of the ABI, or why it cannot be opened.
+ */
+int kvc_sys_dev_open(const char *path, struct kvc_sys **out);
 
 #endif /* KVC_SYS_H */

@@ -43,7 +43,7 @@ MEMBER(kvcache_pool_info, reclaims, 96, 8);
 MEMBER(kvcache_pool_info, lookups, 104, 8);
 MEMBER(kvcache_pool_info, hits, 112, 8);
 MEMBER(kvcache_pool_info, draining, 120, 4);
-MEMBER(kvcache_pool_info, __reserved, 124, 4);
+MEMBER(kvcache_pool_info, capacity, 124, 4);
 MEMBER(kvcache_pool_info, name, 128, 64);
 
 STRUCT(kvcache_query, 3112);

@@ -78,8 +78,8 @@ TEST(what_is_not_there)
 	unlink(path);
 	EXPECT_EQ(-ENODEV, kvc_open(path, &opts, &ctx));
 	EXPECT_NE(NULL, strstr(msg, "No such file"));
-	EXPECT_EQ(-EOPNOTSUPP, kvc_open("/dev/null", &opts, &ctx));
-	EXPECT_NE(NULL, strstr(msg, "no device backend"));
+	EXPECT_EQ(-EINVAL, kvc_open("/dev/null", &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "not a device of kvcache"));
 	strcpy(sun.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	ASSERT_EQ(0, bind(fd, (struct sockaddr *)&sun, sizeof(sun)));

@@ -105,8 +105,9 @@ struct kvc_open_opts {
  * @opts: options, or NULL
  * @out: the context, to be closed by the caller
  *
- * Return: 0; -ENODEV nothing to open; -ENOENT no such tenant; -ENOMEM;
- * -EINVAL; -EOPNOTSUPP a kind of backend that this build does not have.
+ * Return: 0; -ENODEV nothing to open; -ENOENT no such tenant; -EACCES; -ENOMEM;
+ * -EINVAL; -EPROTO a device of another version; -EOPNOTSUPP a kind of backend
+ * that this build does not have.
  */
 int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	     struct kvc **out);

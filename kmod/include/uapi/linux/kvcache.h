@@ -157,7 +157,7 @@
  * @lookups: keys looked up
  * @hits: keys found
  * @draining: 1 while the pool hands out nothing and empties itself
- * @__reserved: zero
+ * @capacity: pages that it can grow to, KVCACHE_POOL_RESIZE
  * @name: name of the pool
  *
  * @nr_pages = @nr_free + @nr_private + @nr_shared + @nr_cached + @nr_retiring,
@@ -181,7 +181,7 @@ struct kvcache_pool_info {
 	__aligned_u64 lookups;
 	__aligned_u64 hits;
 	__u32 draining;
-	__u32 __reserved;
+	__u32 capacity;
 	char name[KVCACHE_NAME_LEN];
 };
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# kvcache: everything that is not the kernel module.
+# kvcache. The kernel module is in selftests/vm/vm.mk.
 #
 #   make             library, tools and tests
 #   make run         four conversations of a real model, all set-up included
@@ -9,6 +9,8 @@
 #   make check-tsan  the tests of threads, under the thread sanitizer
 #   make check-bench the goals of kvcache-bench
 #   make bench       every measurement of the documentation, into $(O)/bench/
+#   make modules     the kernel module, for the kernel of KDIR
+#   make check-vm    tests of the module, in virtual machines
 #   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
 #   make setup       packages that are missing, for all of the above
 #   make install     DESTDIR, prefix; make uninstall takes it back
@@ -77,7 +79,7 @@ ldflags-unit/test_alloc_failure := $(addprefix -Wl$(comma)--wrap=,$(wrap))
 isa-avx2 := -mavx2 -mfma -mf16c
 isa-avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 dir-of = $(firstword $(subst /, ,$1))
-src-flags = $(flags-$(call dir-of,$1)/%) \
+src-flags = $(flags-$(call dir-of,$1)/%) $(flags-$(patsubst %/,%,$(dir $1))) \
 	$(if $(filter %_avx2.c,$1),$(isa-avx2)) \
 	$(if $(filter %_avx512.c,$1),$(isa-avx512)) \
 	$(if $(filter kernels/cpu/%,$1),$(if $(SAN),,-O3)) \
@@ -99,7 +101,7 @@ lib-src := $(wildcard kmod/ledger*.c kmod/cmd*.c lib/*.c kernels/*.c) \
 	$(wildcard kernels/cpu/*.c)
 common-src := $(wildcard tools/common/*.c)
 tool-names := $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/main.c))))
-test-src := $(wildcard selftests/*/test_*.c)
+test-src := $(filter-out selftests/dev/%,$(wildcard selftests/*/test_*.c))
 fuzz-src := $(wildcard selftests/fuzz/fuzz_*.c)
 
 # What the tests of a folder share: its other sources. layout.c has no code.
@@ -192,7 +194,7 @@ $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
 
 # The kinds of test, cheapest first. Those of the library and the tools make
 # sense under sanitizers too.
-suites := style uapi unit kernels conformance tools
+suites := style uapi unit kernels conformance tools vm
 san-suites := unit kernels conformance tools
 tests-in = $(filter $(addprefix $(O)/selftests/,$(addsuffix /%,$1)),$(tests)) \
 	$(foreach s,$1,$(wildcard selftests/$s/test_*.sh))
@@ -240,6 +242,8 @@ fuzz:
 		O=$(O)/fuzz $(jobs) fuzzers
 	$(Q)selftests/run-fuzz.sh -o $(O)/fuzz/log -t $(FUZZ_TIME) \
 		$(patsubst $(O)/%,$(O)/fuzz/%,$(fuzzers))
+
+include selftests/vm/vm.mk
 
 # ---- installed ------------------------------------------------------------
 

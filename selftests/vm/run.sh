@@ -8,9 +8,9 @@
 #
 # KERNEL is a name of kernels.txt, or a folder with vmlinuz, release and
 # modules/. SUITE is a folder of selftests/, all tests of which are run, or the
-# path of one program. Tests find the tree in $KVCACHE_ROOT and what -f brought
-# in /files; they run as root, each for itself. The module is loaded once for
-# all of them, and has to unload afterwards.
+# path of one program. They run as root, each for itself, in a folder that stands
+# for both the tree and the build folder and has of these what -f brings. The
+# module is loaded once for all of them, and has to unload afterwards.
 #
 #	-k FILE		the module; a % stands for the kernel's name
 #			($KVCACHE_BUILD/kmod-%/kvcache.ko)
@@ -18,21 +18,24 @@
 #	-p PARAMETERS	for the module, as insmod takes them
 #	-d NAME		a module of the kernel that is loaded first, e.g. brd
 #	-e NAME=VALUE	environment of the tests
-#	-f FILE		a file or program for /files
+#	-f FILE		a file, a folder or a program that tests need; it gets its
+#			place below the tree or the build folder
 #	-m MIB		memory (1024)
 #	-t SECONDS	limit for one machine (280)
 #	-T SECONDS	limit for one test program (120)
 #	-o FOLDER	logs ($KVCACHE_BUILD/log-vm)
+#	-l		only print the paths of programs that say what the tests
+#			said, for run-tests.sh to run among others
 #
 # $VM_APPEND is added to the kernel's command line, $VM_QEMU to QEMU's.
 # The last line is "N passed, N failed, N skipped", as of run-tests.sh.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(cd "$here/../.." && pwd)
-build=${KVCACHE_BUILD:-$tree/build}
+build=$(realpath -m "${KVCACHE_BUILD:-$tree/build}")
 ko=$build/kmod-%/kvcache.ko
 log=$build/log-vm
-params='' drivers='' env='' files='' memory=1024 limit=280 test_limit=120
+params='' drivers='' env='' files='' list='' memory=1024 limit=280 test_limit=120
 
 die()
 {
@@ -40,7 +43,7 @@ die()
 	exit 2
 }
 
-while getopts k:Kp:d:e:f:m:t:T:o: option; do
+while getopts k:Kp:d:e:f:m:t:T:o:l option; do
 	case $option in
 	k)	ko=$OPTARG ;;
 	K)	ko= ;;
@@ -54,6 +57,7 @@ $OPTARG" ;;
 	t)	limit=$OPTARG ;;
 	T)	test_limit=$OPTARG ;;
 	o)	log=$OPTARG ;;
+	l)	list=1 ;;
 	*)	exit 2 ;;
 	esac
 done
@@ -64,8 +68,8 @@ shift
 
 for program in qemu-system-x86_64 busybox cpio flock; do
 	command -v "$program" >/dev/null && continue
-	echo "# SKIP no $program: see tools/setup/packages.txt"
-	echo "0 passed, 0 failed, 1 skipped"
+	echo "# SKIP no $program: see tools/setup/packages.txt" >&2
+	[ -n "$list" ] || echo "0 passed, 0 failed, 1 skipped"
 	exit 0
 done
 
@@ -108,12 +112,24 @@ done <"$tmp/tests" || exit
 # put FILE PLACE: with the shared libraries that it needs.
 put()
 {
-	mkdir -p "$fs/${2%/*}" && cp -L "$1" "$fs/$2" || return
+	mkdir -p "$fs/kvcache/$(dirname "$2")" &&
+		cp -rL "$1" "$fs/kvcache/$2" || return
 	ldd "$1" 2>/dev/null | awk '$2 == "=>" { print $3 } $1 ~ "^/" { print $1 }' |
 		grep '^/' | while read -r lib; do
 			[ -e "$fs$lib" ] && continue
 			mkdir -p "$fs${lib%/*}" && cp -L "$lib" "$fs$lib" || exit
 		done
+}
+
+# place_of FILE: where it is below the tree or the build folder.
+place_of()
+{
+	path=$(realpath "$1") || die "no $1"
+	case $path in
+	"$build"/*)	echo "${path#"$build"/}" ;;
+	"$tree"/*)	echo "${path#"$tree"/}" ;;
+	*)		echo "${path##*/}" ;;
+	esac
 }
 
 # put_driver NAME: a module of the kernel, after those that it needs. Their
@@ -146,12 +162,12 @@ initramfs()
 {
 	fs=$tmp/fs
 	rm -rf "$fs"
-	mkdir -p "$fs/bin" "$fs/etc" "$fs/mod" "$fs/files" "$fs/selftests"
+	mkdir -p "$fs/bin" "$fs/etc" "$fs/mod" "$fs/kvcache/selftests"
 	cp "$here/init" "$fs/init" && chmod +x "$fs/init"
 	cp "$(command -v busybox)" "$fs/bin/busybox"
 	ldd "$fs/bin/busybox" >/dev/null 2>&1 &&
 		die "needs a static busybox: busybox-static"
-	cp "$tree/selftests/tap.sh" "$fs/selftests/"
+	cp "$tree/selftests/tap.sh" "$fs/kvcache/selftests/"
 	echo 'root:x:0:0::/:/bin/sh' >"$fs/etc/passwd"
 	echo 'root:x:0:' >"$fs/etc/group"
 
@@ -174,7 +190,7 @@ initramfs()
 	done <"$tmp/tests"
 	printf '%s\n' "$files" | sed '/^$/d' >"$tmp/files"
 	while read -r file; do
-		put "$file" "files/${file##*/}" || exit 2
+		place=$(place_of "$file") && put "$file" "$place" || exit 2
 	done <"$tmp/files"
 
 	{
@@ -220,7 +236,7 @@ run_kernel()
 	reap
 	exec 8>&-
 	echo "# figure vm $name: $(cat "$kernel/release"):" \
-		"$(($(date +%s) - began)) s, $(($(wc -c <"$tmp/initrd") >> 20)) MiB"
+		"$(($(date +%s) - began)) s, $(($(wc -c <"$tmp/initrd") >> 20)) MiB" >&2
 	# shellcheck disable=SC2046 # a list of words
 	"$here/split.sh" "$out" $(cut -d' ' -f2 "$tmp/tests")
 }
@@ -230,5 +246,9 @@ for k in $kernels; do
 	run_kernel "$k"
 	replays="$replays $(echo "$out"/selftests/vm/*/*)"
 done
+if [ -n "$list" ]; then
+	echo "$replays"
+	exit
+fi
 # shellcheck disable=SC2086 # a list of words
 "$here/../run-tests.sh" -o "$log" $replays

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+#
+# The kernel module, and the virtual machines that it is tested in. Included by
+# the Makefile; everything is built in $(O).
+#
+#   make modules     the module for the running kernel, or for that of KDIR
+#   make check-vm    in virtual machines with Debian's kernels
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+KMOD ?= $(O)/kmod-$(notdir $(KDIR:%/build=%))
+vm-kernels := 6.1 6.12
+# Suites of selftests/ that need the module.
+vm-suites := dev
+comma-list = $(subst $(space),$(comma),$(strip $1))
+space := $(subst ,, )
+
+# The kernel's build writes beside the sources: these are links to them. What
+# belongs to this make is not for that one.
+modules:
+	$(Q)[ -e $(KDIR)/Makefile ] || { \
+		echo "needs a kernel's headers: $(KDIR) has none: KDIR=FOLDER," \
+			"or apt-get install linux-headers-$$(uname -r)" >&2; \
+		exit 1; }
+	$(Q)mkdir -p $(KMOD) && find $(KMOD) -type l -delete && \
+		cp -rs $(abspath kmod)/. $(KMOD)/
+	$(Q)$(MAKE) -C $(KDIR) M=$(abspath $(KMOD)) O= \
+		$(if $(V),,-s) $(if $(WERROR),W=1 KCFLAGS=-Werror) modules
+
+# They are written for the kernel's own harness, and are no use without the
+# module: they are not among the tests that everything else builds.
+dev-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
+	$(wildcard $(vm-suites:%=selftests/%/test_*.c)))
+flags-selftests/dev = -Wno-missing-prototypes -isystem \
+	$(shell tools/setup/kernels.sh source)/tools/testing/selftests
+dev-tests: $(dev-tests)
+
+$(vm-kernels:%=module-%): module-%:
+	$(Q)dir=$$(tools/setup/kernels.sh $*) && \
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules
+
+check-vm:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) dev-tests \
+		$(vm-kernels:%=module-%)
+	$(Q)KVCACHE_BUILD='$(abspath $(O)/check)' selftests/vm/run.sh \
+		$(call comma-list,$(vm-kernels)) $(vm-suites)
+
+.PHONY: modules dev-tests check-vm $(vm-kernels:%=module-%)

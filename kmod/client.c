@@ -29,9 +29,9 @@ static int init_fs_context(struct fs_context *fc)
 	return init_pseudo(fc, 0x6b766361) ? 0 : -ENOMEM;
 }
 
+/* No owner: the mount is the module's own, and must not keep it from unloading. */
 static struct file_system_type kvcache_fs = {
 	.name = "kvcache",
-	.owner = THIS_MODULE,
 	.init_fs_context = init_fs_context,
 	.kill_sb = kill_anon_super,
 };

@@ -195,7 +195,6 @@ static void __exit kvcache_exit(void)
 	destroy_workqueue(kvcache.wq);
 	kvcache_fs_exit();
 	free_ledger();
-	cleanup_srcu_struct(&kvcache_srcu);
 }
 
 module_init(kvcache_init);

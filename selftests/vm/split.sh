@@ -55,7 +55,7 @@ done
 # ---- the machine ----------------------------------------------------------
 
 # What no kernel says in health, and what of that it says all the same.
-splats='WARNING|BUG|Oops|[Pp]anic|general protection|unable to handle|KASAN|KCSAN
+splats='WARNING|BUG|Oops|[Pp]anic|PANIC|general protection|unable to handle|KASAN|KCSAN
 UBSAN|KFENCE|lockdep|suspicious RCU|possible (circular|recursive|irq)|bad unlock
 inconsistent lock|held (when|lock)|sleeping function|scheduling while atomic
 blocked for more than|soft lockup|hard LOCKUP|self-detected stall|rcu.*stalls?
@@ -95,7 +95,11 @@ n=0
 	cat "$from/console" "$from/said/dmesg" "$from/said/kmemleak" |
 		tr -d '\r' | awk '!seen[$0]++' |
 		grep -a -v -E -e "$healthy" >"$from/kernel.log"
-	grep -a -E -m 3 -A 24 -e "$splats" "$from/kernel.log" |
+	# run-tests.sh shows the last 40 lines: no registers, no guesses of
+	# callers.
+	noise='\] *(\? |(R..|CPU|[CD]R[0-9]|[C-G]S|PKRU|Code|Hardware name|Tainted):)'
+	grep -a -E -A 80 -e "$splats" "$from/kernel.log" |
+		grep -a -v -E -e "$noise" | head -n 24 |
 		sed 's/^/# /' >"$from/splats"
 	cat "$from/splats"
 	if [ -s "$from/splats" ]; then

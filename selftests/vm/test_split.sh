@@ -66,6 +66,7 @@ rcu: INFO: rcu_preempt self-detected stall on CPU
 refcount_t: underflow; use-after-free.
 kvcache: 3 pages leaked
 kmemleak: 1 new suspected memory leaks (see /sys/kernel/debug/kmemleak)
+PANIC: double fault, error_code: 0x0
 Kernel panic - not syncing: Fatal exception
 general protection fault, probably for non-canonical address 0x1
 list_del corruption. prev->next should be 1, but was 2

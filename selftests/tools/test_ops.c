@@ -139,6 +139,56 @@ TEST(swiglu_of_extremes)
 	}
 }
 
+/* In every lane, beside numbers: they must stay what they are. */
+TEST(swiglu_of_what_is_no_number)
+{
+	float gate[16], up[16], out[16];
+	unsigned int v, i, j;
+
+	for (v = 0; variant(v); v++) {
+		for (i = 0; i < 16; i++) {
+			for (j = 0; j < 16; j++) {
+				gate[j] = value(i + j);
+				up[j] = 1;
+			}
+			gate[i] = i & 1 ? NAN : -NAN;
+			gate[(i + 1) % 16] = INFINITY;
+			gate[(i + 2) % 16] = -INFINITY;
+			variant(v)->swiglu(gate, up, 16, out);
+			EXPECT_TRUE(isnan(out[i]));
+			EXPECT_TRUE(out[(i + 1) % 16] == INFINITY);
+			EXPECT_FALSE(isfinite(out[(i + 2) % 16]));
+			for (j = 3; j < 16; j++)
+				expect_swiglu(gate[(i + j) % 16], 1,
+					      out[(i + j) % 16]);
+			up[i] = INFINITY;
+			up[(i + 3) % 16] = NAN;
+			variant(v)->swiglu(gate, up, 16, out);
+			EXPECT_TRUE(isnan(out[i]));
+			EXPECT_TRUE(isnan(out[(i + 3) % 16]));
+		}
+	}
+}
+
+/* Nothing that went wrong looks like a row of zeros. */
+TEST(norm_of_what_is_no_number)
+{
+	static const float bad[] = { NAN, INFINITY, -INFINITY, 1e30f };
+	float x[16], weight[16], out[16];
+	unsigned int v, i, j;
+
+	for (v = 0; variant(v); v++) {
+		for (i = 0; i < 4; i++) {
+			for (j = 0; j < 16; j++)
+				x[j] = weight[j] = 1;
+			x[5] = bad[i];
+			variant(v)->norm(x, NULL, 16, weight, 1e-5f, out);
+			for (j = 0; j < 16; j++)
+				EXPECT_FALSE(isfinite(out[j]));
+		}
+	}
+}
+
 /* An odd number of lanes' worth: each width sums in another order. */
 TEST(the_choice_of_instructions_is_kept)
 {

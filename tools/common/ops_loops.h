@@ -12,6 +12,7 @@
 
 typedef float vf __attribute__((vector_size(VBYTES)));
 typedef int32_t vi __attribute__((vector_size(VBYTES)));
+typedef uint32_t vu __attribute__((vector_size(VBYTES)));
 #define LANES ((uint32_t)(VBYTES / sizeof(float)))
 
 /* The first @n of LANES elements; the others read as zeros. */
@@ -34,19 +35,25 @@ static inline void store(float *p, vf v, uint32_t n)
 		memcpy(p, &v, n * sizeof(*p));
 }
 
+static inline vf choose(vi mask, vf a, vf b)
+{
+	return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
 /*
- * e^x for x in [-88, 88], others clamped there. x = n ln 2 + r with |r| at
- * most half of ln 2; the polynomial is Taylor's of degree 7, whose rest is
- * below 2^-27.
+ * e^x for x in [-88, 88], others clamped there; NaN for NaN. x = n ln 2 + r
+ * with |r| at most half of ln 2; the polynomial is Taylor's of degree 7, whose
+ * rest is below 2^-27. Its exponent is raised by n in unsigned arithmetic: n
+ * may be negative, and of a NaN it is anything.
  */
 static inline vf v_exp(vf x)
 {
 	const float magic = 0x1.8p23f;	/* rounds to integers when added */
-	const vf lo = x * 0.0f - 88.0f, hi = x * 0.0f + 88.0f;
+	const vf lo = (vf){} - 88.0f, hi = (vf){} + 88.0f;
 	vf t, n, r, p;
 
-	x = (vf)(((x < lo) & (vi)lo) | (~(x < lo) & (vi)x));
-	x = (vf)(((x > hi) & (vi)hi) | (~(x > hi) & (vi)x));
+	x = choose(x < lo, lo, x);
+	x = choose(x > hi, hi, x);
 	t = x * 0x1.715476p0f + magic;
 	n = t - magic;
 	r = x - n * 0x1.62e400p-1f - n * 0x1.7f7d1cp-20f;
@@ -57,7 +64,7 @@ static inline vf v_exp(vf x)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	return (vf)((vi)p + ((vi)t << 23));
+	return choose(x == x, (vf)((vu)p + ((vu)t << 23)), x);
 }
 
 static void norm_row(float *x, const float *delta, uint32_t dim,
@@ -78,7 +85,8 @@ static void norm_row(float *x, const float *delta, uint32_t dim,
 	}
 	for (i = 0; i < LANES; i++)
 		mean += sum[i];
-	f = 1.0 / sqrt(mean / dim + eps);
+	/* A sum that has overflowed must not make the row one of zeros. */
+	f = isfinite(mean) ? 1.0 / sqrt(mean / dim + eps) : NAN;
 	for (i = 0; i < dim; i += LANES)
 		store(out + i, load(x + i, dim - i) * f *
 			       load(weight + i, dim - i), dim - i);

@@ -28,6 +28,10 @@ int engine_open(struct engine *e, const struct options *opts)
 	if (tokenizer_create(e->gguf, &e->tok, e->tok_err,
 			     sizeof(e->tok_err)))
 		e->tok = NULL;
+	if (e->tok && tokenizer_size(e->tok) > e->info.vocab)
+		return complain("%s: the tokenizer has %u tokens, the model %u: convert the model again",
+				opts->model, tokenizer_size(e->tok),
+				e->info.vocab);
 	e->has_chat = e->tok && !opts->raw &&
 		      chat_init(&e->chat, e->gguf, e->tok);
 	e->ctx_len = opts->ctx ? opts->ctx : e->info.context;

@@ -276,19 +276,21 @@ static void one_position(void *arg, uint32_t pos, const float *logits)
 	struct pass *p = arg;
 	struct check *k = p->k;
 	const struct kept *kept = &k->kept[p->at];
-	uint32_t vocab = k->e->info.vocab, top[VERIFY_TOP], i;
+	uint32_t vocab = k->e->info.vocab, n = least(VERIFY_TOP, vocab);
+	uint32_t top[VERIFY_TOP], i;
 	struct verdict *v = &k->v;
 	bool equal;
 
 	v->diff = fmaxf(v->diff, distance(kept->logits, logits, vocab));
-	sample_top(logits, vocab, VERIFY_TOP, top);
-	for (i = 0; i < VERIFY_TOP; i++)
+	sample_top(logits, vocab, n, top);
+	for (i = 0; i < n; i++)
 		v->top_diff = fmaxf(v->top_diff,
 				    distance(&kept->logits[top[i]],
 					     &logits[top[i]], 1));
 	equal = sample_greedy(kept->logits, vocab) == top[0];
 	v->equal += equal;
-	if (logits[top[0]] - logits[top[1]] >= 2 * v->bound)
+	/* A token that has no rival cannot be another. */
+	if (n < 2 || logits[top[0]] - logits[top[1]] >= 2 * v->bound)
 		v->wrong += !equal;
 	else if (!v->unclear++)
 		v->first_unclear = p->at;

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_run_damaged.c - kvcache-run with models whose parts do not fit each
+ * other, or which are smaller than anything real.
+ */
+#include "run_kit.h"
+#include "tiny_model.h"
+
+#define QUICK "-n 4 --ignore-end --page-size 64K --threads 1"
+
+static const char *file(const char *name, const struct tiny *t)
+{
+	struct gw w = { 0 };
+	const char *path;
+
+	tiny_model(&w, t);
+	path = kit_file(name, w.p, w.n);
+	gw_free(&w);
+	return path;
+}
+
+/* One line that says this, status 1 and nothing else. */
+#define REFUSED(r, what)						\
+	do {								\
+		EXPECT_EQ(1, (r).status);				\
+		if (!strstr((r).err, what))				\
+			ht_log("%s", (r).err);				\
+		EXPECT_NE(NULL, strstr((r).err, what));			\
+		EXPECT_TRUE(strchr((r).err, '\n') ==			\
+			    (r).err + strlen((r).err) - 1);		\
+		EXPECT_STREQ("", (r).out);				\
+	} while (0)
+
+TEST(sound)
+{
+	const char *path = file("sound.gguf",
+				&(struct tiny){ .vocab = 300, .ntokens = 300 });
+	struct ran r;
+
+	r = kit_run(NULL, "-m %s " QUICK " --json --verify -p hello", path);
+	KIT_OK(r);
+	EXPECT_EQ(4, kit_num(&r, 0, "prompt_tokens"));
+	EXPECT_EQ(4, json_array_size(kit_ids(&r, 0)));
+	EXPECT_TRUE(kit_verified(&r, 0));
+	r = kit_run(NULL, "-m %s --json --score -p hello", path);
+	KIT_OK(r);
+}
+
+/* Ids beyond the embedding would be read from what follows it. */
+TEST(a_tokenizer_of_another_model)
+{
+	static const char want[] = "the tokenizer has 300 tokens, the model 100: convert the model again";
+	const char *path = file("big.gguf",
+				&(struct tiny){ .vocab = 100, .ntokens = 300 });
+	struct ran r;
+
+	r = kit_run(NULL, "-m %s " QUICK " -p 'AAA~' --score", path);
+	REFUSED(r, want);
+	r = kit_run(NULL, "-m %s " QUICK " -p 'AAA~'", path);
+	REFUSED(r, want);
+	r = kit_run(NULL, "-m %s " QUICK " --tokens 1,2", path);
+	REFUSED(r, want);
+	/* Embeddings are padded to round numbers. */
+	path = file("padded.gguf",
+		    &(struct tiny){ .vocab = 320, .ntokens = 300 });
+	r = kit_run(NULL, "-m %s " QUICK " --json -p 'AAA~'", path);
+	KIT_OK(r);
+}
+
+/* --verify compares the 8 likeliest tokens. */
+TEST(fewer_tokens_than_are_compared)
+{
+	static const uint32_t vocab[] = { 1, 2, 5, 7, 8 };
+	const char *path;
+	struct ran r;
+	size_t i;
+
+	for (i = 0; i < sizeof(vocab) / sizeof(vocab[0]); i++) {
+		path = file("few.gguf", &(struct tiny){ .vocab = vocab[i] });
+		r = kit_run(NULL, "-m %s " QUICK " --json --verify --tokens 0,0",
+			    path);
+		KIT_OK(r);
+		EXPECT_EQ(4, json_array_size(kit_ids(&r, 0)));
+		EXPECT_TRUE(kit_verified(&r, 0));
+	}
+}
+
+TEST_HARNESS_MAIN

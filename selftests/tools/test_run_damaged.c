@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_run_damaged.c - kvcache-run with models whose parts do not fit each
- * other, or which are smaller than anything real.
+ * other, whose weights are no numbers, or which are smaller than anything real.
  */
+#include <math.h>
+
 #include "run_kit.h"
 #include "tiny_model.h"
 
@@ -83,6 +85,43 @@ TEST(fewer_tokens_than_are_compared)
 		EXPECT_EQ(4, json_array_size(kit_ids(&r, 0)));
 		EXPECT_TRUE(kit_verified(&r, 0));
 	}
+}
+
+TEST(weights_that_are_no_numbers)
+{
+	static const char want[] = "logits are not numbers: the file is damaged";
+	static const char *const part[] = {
+		"token_embd.weight", "output_norm.weight",
+		"blk.0.attn_q.weight", "blk.0.attn_v.weight",
+		"blk.0.ffn_gate.weight", "blk.0.ffn_down.weight",
+	};
+	struct tiny t = { .vocab = 300, .ntokens = 300 };
+	const char *path;
+	struct ran r;
+	size_t i;
+
+	for (i = 0; i < 2 * sizeof(part) / sizeof(part[0]); i++) {
+		t.fill = part[i / 2];
+		t.with = i & 1 ? INFINITY : NAN;
+		path = file("nan.gguf", &t);
+		r = kit_run(NULL, "-m %s " QUICK " --json -p hello", path);
+		EXPECT_EQ(1, r.status);
+		EXPECT_NE(NULL, strstr(r.err, want));
+		EXPECT_STREQ("failed", kit_str(&r, 0, "finish"));
+		EXPECT_EQ(0, json_array_size(kit_ids(&r, 0)));
+	}
+	r = kit_run(NULL, "-m %s " QUICK " --json --no-cache -p hello", path);
+	EXPECT_EQ(1, r.status);
+	EXPECT_NE(NULL, strstr(r.err, want));
+	EXPECT_STREQ("failed", kit_str(&r, 0, "finish"));
+	r = kit_run(NULL, "-m %s " QUICK " --json --verify -p hello", path);
+	EXPECT_EQ(1, r.status);
+	EXPECT_NE(NULL, strstr(r.err, want));
+	r = kit_run("a\nb\n", "-m %s " QUICK " -q --chat", path);
+	EXPECT_EQ(1, r.status);
+	EXPECT_NE(NULL, strstr(r.err, want));
+	r = kit_run(NULL, "-m %s --score -p hello", path);
+	REFUSED(r, want);
 }
 
 TEST_HARNESS_MAIN

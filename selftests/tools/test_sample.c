@@ -245,4 +245,24 @@ TEST(logsumexp)
 	EXPECT_TRUE(sample_logsumexp(logits, N) == (double)1e30f);
 }
 
+TEST(what_is_no_number)
+{
+	static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
+	float logits[9];
+	unsigned int i, j;
+
+	for (i = 0; i < 9; i++)
+		logits[i] = i & 1 ? -3e38f : 1e-45f;
+	EXPECT_TRUE(sample_finite(logits, 9));
+	for (i = 0; i < 9; i++) {
+		for (j = 0; j < 4; j++) {
+			logits[i] = bad[j];
+			EXPECT_FALSE(sample_finite(logits, 9));
+		}
+		logits[i] = 0;
+	}
+	logits[8] = NAN;
+	EXPECT_TRUE(sample_finite(logits, 8));
+}
+
 TEST_HARNESS_MAIN

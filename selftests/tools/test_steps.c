@@ -109,6 +109,21 @@ TEST_F(steps, a_score_that_failed)
 	EXPECT_EQ(0, s.sum);
 }
 
+/* It does not go through the layers: nothing else looks at it. */
+TEST_F(steps, a_score_whose_last_token_is_none)
+{
+	struct score s;
+
+	self->v[0]->ids.v[4] = self->e.info.vocab;
+	EXPECT_EQ(-1, plain_score(&self->e, self->v[0], &s));
+	EXPECT_EQ(0, s.n);
+	EXPECT_TRUE(!s.logprob);
+	self->v[0]->ids.v[4]--;
+	EXPECT_EQ(0, plain_score(&self->e, self->v[0], &s));
+	EXPECT_EQ(4, s.n);
+	free(s.logprob);
+}
+
 /*
  * 10 of 20 positions were computed when it gave way. What comes back more than
  * it had is not computed by it; what comes back less is, once more.

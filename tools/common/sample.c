@@ -115,6 +115,16 @@ void sampler_destroy(struct sampler *s)
 	free(s);
 }
 
+bool sample_finite(const float *logits, uint32_t vocab)
+{
+	uint32_t i;
+
+	for (i = 0; i < vocab; i++)
+		if (!isfinite(logits[i]))
+			return false;
+	return true;
+}
+
 uint32_t sample_greedy(const float *logits, uint32_t vocab)
 {
 	uint32_t i, best = 0;

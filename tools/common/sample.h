@@ -8,6 +8,7 @@
 #ifndef SAMPLE_H
 #define SAMPLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,9 @@ void sampler_destroy(struct sampler *s);
 
 /* The next token. O(vocab) and no more than sorting what top_p keeps. */
 uint32_t sampler_next(struct sampler *s, const float *logits);
+
+/* Are all of them numbers? */
+bool sample_finite(const float *logits, uint32_t vocab);
 
 /* The largest logit's token, the first of equal ones; NaN is never taken. */
 uint32_t sample_greedy(const float *logits, uint32_t vocab);

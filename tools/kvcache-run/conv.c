@@ -77,12 +77,22 @@ uint32_t conv_todo(const struct conv *c)
 	return c->ids.n - kvc_seq_len(c->seq);
 }
 
-void conv_sample(struct conv *c, const struct engine *e, const float *logits)
+int conv_no_numbers(const struct conv *c)
+{
+	return complain("conversation %s: logits are not numbers: the file is damaged",
+			c->name);
+}
+
+int conv_sample(struct conv *c, const struct engine *e, const float *logits)
 {
 	const char *piece;
 	uint32_t id;
 	size_t len;
 
+	if (!sample_finite(logits, e->info.vocab)) {
+		c->finish = FINISH_FAILED;
+		return conv_no_numbers(c);
+	}
 	id = sampler_next(c->sampler, logits);
 	c->last = now();
 	if (!conv_generated(c))
@@ -97,6 +107,7 @@ void conv_sample(struct conv *c, const struct engine *e, const float *logits)
 		c->finish = FINISH_STOP;
 	else if (!conv_left(c, e))
 		c->finish = FINISH_LENGTH;
+	return 0;
 }
 
 const char *finish_name(enum finish f)

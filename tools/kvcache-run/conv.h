@@ -31,7 +31,8 @@ enum finish {
 	FINISH_EVICTED,		/* no page was left for it */
 	FINISH_REFUSED,		/* it could never fit */
 	FINISH_INTERRUPTED,	/* SIGINT */
-	FINISH_FAILED,		/* a step failed, its own or another's */
+	FINISH_FAILED,		/* a step failed, its own or another's; or it
+				 * gave logits that are no numbers */
 };
 
 /**
@@ -109,9 +110,13 @@ uint32_t conv_todo(const struct conv *c);
  * @e: the engine
  * @logits: [vocab]
  *
- * Appends it, and its text. Sets @finish if it is the last one.
+ * Appends it, and its text. Sets @finish if it is the last one. Return: 0, or
+ * -1 after a complaint: the logits are not numbers, and it has failed.
  */
-void conv_sample(struct conv *c, const struct engine *e, const float *logits);
+int conv_sample(struct conv *c, const struct engine *e, const float *logits);
+
+/* That complaint. */
+int conv_no_numbers(const struct conv *c);
 
 const char *finish_name(enum finish f);
 

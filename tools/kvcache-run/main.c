@@ -160,7 +160,8 @@ static int finish(struct run *r, int ret)
 		if (r->json && report_json(&r->report, r->json))
 			ret = -1;
 		if (!checks_ok(&r->report) ||
-		    report_any(&r->report, FINISH_REFUSED))
+		    report_any(&r->report, FINISH_REFUSED) ||
+		    report_any(&r->report, FINISH_FAILED))
 			ret = -1;
 	}
 	if (r->json != stdout && close_output(r->json, r->opts.json_path))

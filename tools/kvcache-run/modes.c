@@ -64,7 +64,7 @@ static int check(struct run *r, unsigned int i)
 {
 	struct conv *c = r->inputs.v[i];
 
-	if (!c->check)
+	if (!c->check || c->finish == FINISH_FAILED)
 		return 0;
 	return check_conv(c->check, c, &r->report.v[i].verdict);
 }
@@ -153,7 +153,8 @@ static int turn(struct run *r, struct conv *c, unsigned int number)
 	else
 		ret = generate(r, &c, 1);
 	report_add(&r->report, c, xasprintf("turn %u", number));
-	return c->finish == FINISH_REFUSED ? -1 : ret;
+	return c->finish == FINISH_REFUSED || c->finish == FINISH_FAILED ?
+	       -1 : ret;
 }
 
 int run_chat(struct run *r)
@@ -186,7 +187,7 @@ int run_chat(struct run *r)
 	if (!number)
 		return ret ? ret : complain("no turn: give a line on standard input");
 	report_count(&r->report);
-	if (c->check && r->report.n)
+	if (c->check && r->report.n && c->finish != FINISH_FAILED)
 		return check_conv(c->check, c,
 				  &r->report.v[r->report.n - 1].verdict) ?
 		       -1 : ret;

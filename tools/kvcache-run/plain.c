@@ -41,7 +41,9 @@ int plain_run(const struct engine *e, const struct emit *em, FILE *timing,
 			c->finish = FINISH_FAILED;
 			break;
 		}
-		conv_sample(c, e, logits);
+		ret = conv_sample(c, e, logits);
+		if (ret)
+			break;
 		timing_row(timing, c, pos, pos + 1, pos + 1, c->last - begin);
 		emit_text(em, c);
 	}
@@ -56,14 +58,19 @@ struct scoring {
 	uint32_t vocab;
 	const uint32_t *ids;
 	struct score *s;
+	bool bad;
 };
 
 static void score_one(void *arg, uint32_t pos, const float *logits)
 {
 	struct scoring *sc = arg;
-	double lp = logits[sc->ids[pos + 1]] -
-		    sample_logsumexp(logits, sc->vocab);
+	double lp;
 
+	if (!sample_finite(logits, sc->vocab))
+		sc->bad = true;
+	if (sc->bad)
+		return;
+	lp = logits[sc->ids[pos + 1]] - sample_logsumexp(logits, sc->vocab);
 	sc->s->logprob[pos] = lp;
 	sc->s->sum += lp;
 	if (!(pos % 64))
@@ -83,6 +90,12 @@ int plain_score(const struct engine *e, const struct conv *c, struct score *out)
 	if (!out->n)
 		return complain("conversation %s: one token has no score: give a longer text",
 				c->name);
+	/* The pass looks at all but the last. */
+	if (c->ids.v[out->n] >= sc.vocab) {
+		*out = (struct score){ 0 };
+		return complain("conversation %s: there is no token %u: the model has %u, from 0",
+				c->name, c->ids.v[c->ids.n - 1], sc.vocab);
+	}
 	out->logprob = xcalloc(out->n, sizeof(*out->logprob));
 	want = xcalloc(out->n, sizeof(*want));
 	for (i = 0; i < out->n; i++)
@@ -92,10 +105,12 @@ int plain_score(const struct engine *e, const struct conv *c, struct score *out)
 	progress_clear();
 	free(want);
 	out->secs = now() - begin;
-	if (!ret)
+	if (!ret && !sc.bad)
 		return 0;
 	free(out->logprob);
 	*out = (struct score){ 0 };
+	if (sc.bad)
+		return conv_no_numbers(c);
 	return complain("conversation %s: a pass over %u tokens failed: %s",
 			c->name, c->ids.n, strerror(-ret));
 }

@@ -218,9 +218,13 @@ static void next_token(struct sched *s, struct conv *c, const float *logits,
 {
 	uint32_t pos = c->ids.n - 1;
 
+	/* The others' logits may be sound. */
+	if (conv_sample(c, s->e, logits)) {
+		sched_end(s, c);
+		return;
+	}
 	if (c->check)
 		check_logits(c->check, pos, logits);
-	conv_sample(c, s->e, logits);
 	timing_row(s->timing, c, pos, forwarded, s->rows, secs);
 	c->state = CONV_DECODE;
 	if (c->finish != FINISH_NONE)

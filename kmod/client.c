@@ -142,6 +142,7 @@ int kvcache_release(struct inode *inode, struct file *file)
 
 int kvcache_client_check(const struct kvcache_client *c)
 {
+	/* Pairs with attach_locked(): who sees @mm sees all that came before. */
 	const struct mm_struct *mm = smp_load_acquire(&c->mm);
 
 	if (!mm)
@@ -162,6 +163,7 @@ static int attach_locked(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	c->pid = get_pid(task_tgid(current));
 	get_task_comm(c->comm, current->group_leader);
 	kvl_client_set_owner(c->cmd.client, c);
+	/* Pairs with kvcache_client_check(). */
 	smp_store_release(&c->mm, current->mm);
 	return 0;
 }

@@ -138,10 +138,13 @@ static inline u64 kvcache_now(void)
 	return ktime_get_ns();
 }
 
-/* main.c: the lock of the ledger. What a change brought about is dealt with
- * when it is released. */
+/*
+ * main.c: the lock of the ledger. What a change brought about is dealt with
+ * when it is released.
+ */
 void kvcache_lock(void);
 void kvcache_unlock(void);
+
 static inline void kvcache_assert_locked(void)
 {
 	lockdep_assert_held(&kvcache.lock);
@@ -176,10 +179,12 @@ int kvcache_pool_alloc(u64 page_size, u32 nr_pages, u32 capacity,
 void kvcache_pool_free(struct kvcache_pool *p);
 int kvcache_pool_grow(struct kvcache_pool *p, u64 nr_pages);
 void kvcache_pool_shrink(struct kvcache_pool *p, u64 nr_pages);
+
 static inline struct folio **kvcache_page(const struct kvcache_pool *p, u32 i)
 {
 	return p->folio + (size_t)i * p->per_page;
 }
+
 /* Does anybody but the pool hold a part of the page? */
 bool kvcache_page_used(const struct kvcache_pool *p, u32 i);
 /* The same, but references that go away by themselves may do so first. */

@@ -186,8 +186,10 @@ void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes);
  */
 u32 kvl_tick(struct kvl *l, u64 now, u32 budget);
 
-/* Whether pages were revoked since it was asked last: what maps them is to be
- * unmapped. */
+/*
+ * Whether pages were revoked since it was asked last: what maps them is to be
+ * unmapped.
+ */
 bool kvl_revoked(struct kvl *l);
 
 /* When kvl_tick() has something to do at the earliest; may be too early. */
@@ -323,8 +325,10 @@ int kvl_tenant_trim(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
 int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 		      u64 *pages, u64 now);
 
-/* As KVCACHE_TENANT_GRANT. A grant that is taken back counts until no page is
- * held through it. */
+/*
+ * As KVCACHE_TENANT_GRANT. A grant that is taken back counts until no page is
+ * held through it.
+ */
 int kvl_tenant_grant(struct kvl *l, const struct kvcache_tenant_grant *arg);
 
 /* Number of a tenant, or -ENOENT; with a uid or cgroup, the lowest. */
@@ -354,14 +358,18 @@ u32 kvl_client_tenant(const struct kvl_client *c);
 
 /* Death: its requests fail, and its calls, with -EOWNERDEAD. */
 void kvl_client_kill(struct kvl *l, struct kvl_client *c);
-/* Puts up to @budget pages of a dead client. Their number: less than @budget
- * means that these were all. */
+/*
+ * Puts up to @budget pages of a dead client. Their number: less than @budget
+ * means that these were all.
+ */
 u32 kvl_client_reap(struct kvl *l, struct kvl_client *c, u32 budget, u64 now);
 /* Takes out a dead client that holds nothing. -EBUSY. */
 int kvl_client_detach(struct kvl *l, struct kvl_client *c);
 
-/* The first client numbered @start or above, of @tenant (0: any); pid and comm
- * are the caller's. -ENOENT none, or no such pool. */
+/*
+ * The first client numbered @start or above, of @tenant (0: any); pid and comm
+ * are the caller's. -ENOENT none, or no such pool.
+ */
 int kvl_client_info(const struct kvl *l, u32 pool, u32 tenant, u32 start,
 		    struct kvcache_client_info *out);
 
@@ -485,8 +493,10 @@ int kvl_page_access(const struct kvl *l, const struct kvl_client *c, u32 pool,
 int kvl_pin(struct kvl *l, const struct kvl_client *c, u32 pool, u64 handle);
 void kvl_unpin(struct kvl *l, u32 pool, u32 index, u64 now);
 
-/* The first page in use numbered @start or above, of @tenant (0: any).
- * -ENOENT none, or no such pool. */
+/*
+ * The first page in use numbered @start or above, of @tenant (0: any).
+ * -ENOENT none, or no such pool.
+ */
 int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 		  struct kvcache_page_info *out);
 
@@ -494,14 +504,18 @@ int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 
 /* The next page to unmap and zero; 0 if there is none: page 0 never is. */
 u32 kvl_work_next(struct kvl *l, u32 pool);
-/* @clean: it is unmapped, unpinned and zeroed, now FREE. Otherwise it is stuck
- * in RETIRING until it is called again with @clean. -EINVAL not RETIRING. */
+/*
+ * @clean: it is unmapped, unpinned and zeroed, now FREE. Otherwise it is stuck
+ * in RETIRING until it is called again with @clean. -EINVAL not RETIRING.
+ */
 int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now);
 
 /* ---- events ------------------------------------------------------------- */
 
-/* Up to @nr events of the client's tenant since the last call; the first call
- * (with @nr 0, too) opens its queue. Return: their number. */
+/*
+ * Up to @nr events of the client's tenant since the last call; the first call
+ * (with @nr 0, too) opens its queue. Return: their number.
+ */
 u32 kvl_events(struct kvl *l, struct kvl_client *c, struct kvcache_event *ev,
 	       u32 nr);
 /* Whether kvl_events() would return any. */

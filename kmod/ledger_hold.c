@@ -12,7 +12,10 @@ int kvl_resolve(const struct kvl_pool *p, u64 handle, u32 *out)
 {
 	u32 i = kvl_index(handle);
 
-	if (!i || i > p->nr_pages || p->page[i].gen != kvl_generation(handle) ||
+	if (!i || i > p->nr_pages)
+		return -ESTALE;
+	i = array_index_nospec(i, p->nr_pages + 1);
+	if (p->page[i].gen != kvl_generation(handle) ||
 	    p->page[i].state == KVCACHE_PAGE_FREE ||
 	    p->page[i].state == KVCACHE_PAGE_RETIRING)
 		return -ESTALE;
@@ -480,6 +483,7 @@ int kvl_page_access(const struct kvl *l, const struct kvl_client *c, u32 pool,
 		return -EOWNERDEAD;
 	if (!p || !index || index > p->nr_pages)
 		return -EPERM;
+	index = array_index_nospec(index, p->nr_pages + 1);
 	pg = &p->page[index];
 	if (write && (pg->state != KVCACHE_PAGE_PRIVATE ||
 		      (pg->flags & KVL_PF_VOLATILE)))

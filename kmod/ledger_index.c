@@ -51,7 +51,7 @@ static void kvl_index_page(struct kvl *l, struct kvl_pool *p, u32 i,
 {
 	struct kvl_page *pg = &p->page[i];
 	struct kvl_node *n;
-	u32 k;
+	u32 k, chain;
 
 	for (k = 0; k < e->nr_keys; k++) {
 		n = kvl_node_get(l);
@@ -60,8 +60,8 @@ static void kvl_index_page(struct kvl *l, struct kvl_pool *p, u32 i,
 		memcpy(n->key, e->keys[k].key, sizeof(n->key));
 		n->next = pg->keys;
 		pg->keys = n;
-		hlist_add_head(&n->hash, &p->keys[kvl_key_chain(l, p,
-							pg->tenant, n->key)]);
+		chain = kvl_key_chain(l, p, pg->tenant, n->key);
+		hlist_add_head(&n->hash, &p->keys[chain]);
 	}
 	pg->nr_keys = e->nr_keys;
 	pg->fill = e->keys[e->nr_keys - 1].fill;

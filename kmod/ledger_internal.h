@@ -18,6 +18,7 @@
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/types.h>
@@ -523,12 +524,16 @@ static inline u64 kvl_add_sat(u64 a, u64 b)
 
 static inline struct kvl_pool *kvl_pool_get(const struct kvl *l, u32 pool)
 {
-	return pool < KVCACHE_MAX_POOLS ? l->pool[pool] : NULL;
+	if (pool >= KVCACHE_MAX_POOLS)
+		return NULL;
+	return l->pool[array_index_nospec(pool, KVCACHE_MAX_POOLS)];
 }
 
 static inline struct kvl_tenant *kvl_tenant_get(const struct kvl *l, u32 id)
 {
-	return id <= l->max_tenants ? l->tenant[id] : NULL;
+	if (id > l->max_tenants)
+		return NULL;
+	return l->tenant[array_index_nospec(id, l->max_tenants + 1)];
 }
 
 static inline struct kvl_node *kvl_node_get(struct kvl *l)

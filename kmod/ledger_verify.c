@@ -254,6 +254,7 @@ static int kvl_check_clock(const struct kvl_check_ctx *x)
 	const struct kvl_clock *clock = &p->clock;
 	const struct kvl_page *pg;
 	u64 when, timed = 0, seen = 0;
+	bool never;
 	u32 b, i;
 
 	for (b = 0; b < 64; b++) {
@@ -273,9 +274,10 @@ static int kvl_check_clock(const struct kvl_check_ctx *x)
 		pg = &p->page[i];
 		timed += !!(pg->flags & KVL_PF_TIMED);
 		when = min_t(u64, pg->expires, pg->prio_until);
+		never = when == KVCACHE_TIME_NEVER;
 		if (pg->state == KVCACHE_PAGE_CACHED &&
 		    (pg->flags & KVL_PF_LISTED) && pg->slot != KVL_EXPIRED &&
-		    !(pg->flags & KVL_PF_TIMED) != (when == KVCACHE_TIME_NEVER))
+		    !!(pg->flags & KVL_PF_TIMED) == never)
 			return KVL_BAD(x, "page %u is in no bucket", i);
 	}
 	return timed == seen ? 0 : KVL_BAD(x, "the clock's pages");

@@ -101,7 +101,7 @@ check "no word about who wrote it, or why then" none "$tmp/ours" \
 	"$self"
 
 if needs codespell; then
-	check "spelling" sh -c "tr '\n' '\0' <'$tmp/ours' | xargs -0 codespell -q 3"
+	check "spelling" sh -c "tr '\n' '\0' <'$tmp/ours' | xargs -0 codespell -q 3 -L iput"
 else
 	skip "spelling" "no codespell"
 fi

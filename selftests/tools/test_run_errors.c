@@ -65,6 +65,15 @@ TEST(options)
 	      "leave it out");
 	USAGE("-m x -f y --chat", "--chat", "leave out");
 	USAGE("-m x -p y --system a --system-file b", "--system", "one of them");
+	USAGE("-m x -f - -p y -f -", "named twice, by -f - and by -f -",
+	      "give a file");
+	USAGE("-m x --requests - --system-file -",
+	      "named twice, by --system-file - and by --requests -",
+	      "give a file");
+	USAGE("-m x -f - --requests -", "by -f - and by --requests -",
+	      "give a file");
+	USAGE("-m x --chat --system-file -",
+	      "by --system-file - and by --chat", "give a file");
 	r = kit_run(NULL, "--bogus");
 	EXPECT_EQ(2, r.status);
 	EXPECT_TRUE(strstr(r.err, "bogus") != NULL);
@@ -87,6 +96,12 @@ TEST(prompts)
 	BAD(NULL, "--system-file nowhere -p x", "nowhere", "can be read");
 	BAD("", "-f -", "prompt is empty", "give it some text");
 	BAD(NULL, "--tokens 1,2,x", "\"x\" is not a token id", "1,5,9");
+	BAD(NULL, "--tokens ' -18446744073709551615'",
+	    "\"-1844674407370955161\" is not a token id", "1,5,9");
+	BAD(NULL, "--tokens 1,+2", "\"+2\" is not a token id", "1,5,9");
+	BAD(NULL, "--tokens 1,", "\"\" is not a token id", "1,5,9");
+	BAD(NULL, "--tokens 18446744073709551617", "is not a token id",
+	    "1,5,9");
 	BAD(NULL, "--tokens 1,272", "no token 272", "has 272");
 	BAD(NULL, "--tokens '1;2'", "\";2\" is not a comma", "1,5,9");
 	BAD(NULL, "--system s --tokens 1,2",

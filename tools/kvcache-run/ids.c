@@ -2,6 +2,7 @@
 /*
  * ids.c - a growing list of token ids.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,11 @@ int ids_parse(struct ids *ids, const char *s, uint32_t vocab, const char *what)
 	char *end;
 
 	for (;;) {
+		/* strtoul() takes signs, and counts down from its end. */
+		at += strspn(at, " \t");
 		errno = 0;
 		id = strtoul(at, &end, 10);
-		if (end == at || *at == '-' || errno)
+		if (!isdigit((unsigned char)*at) || errno)
 			return complain("%s: \"%.20s\" is not a token id: give ids as 1,5,9",
 					what, at);
 		if (id >= vocab)

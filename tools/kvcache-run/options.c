@@ -318,6 +318,24 @@ static int set(struct options *o, int opt, const char *arg)
 	return 0;
 }
 
+/* Who reads standard input, in the order of reading; NULL past the last. */
+static const char *reader(const struct options *o, unsigned int nth)
+{
+	unsigned int i;
+
+	if (o->system_file && !strcmp(o->system_file, "-") && !nth--)
+		return "--system-file -";
+	for (i = 0; i < o->ninputs; i++) {
+		if (strcmp(o->inputs[i].value, "-"))
+			continue;
+		if (o->inputs[i].kind == INPUT_FILE && !nth--)
+			return "-f -";
+		if (o->inputs[i].kind == INPUT_REQUESTS && !nth--)
+			return "--requests -";
+	}
+	return o->chat && !nth ? "--chat" : NULL;
+}
+
 /* Options that contradict each other, and what is missing. */
 static int check(const struct options *o)
 {
@@ -332,6 +350,9 @@ static int check(const struct options *o)
 			return complain("--chat: turns come from -p and standard input: leave out -f, --tokens and --requests");
 	if (o->system && o->system_file)
 		return complain("--system and --system-file: give one of them");
+	if (reader(o, 1))
+		return complain("standard input is named twice, by %s and by %s: give a file to one of them",
+				reader(o, 0), reader(o, 1));
 	if (o->score && (o->chat || o->no_cache || o->verify))
 		return complain("--score generates nothing: leave out --chat, --no-cache and --verify");
 	if (o->no_cache && o->verify)

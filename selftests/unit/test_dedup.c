@@ -143,6 +143,40 @@ TEST_F(two, live_rows_of_a_private_conversation)
 	EXPECT_EQ(0, kit_pool(&self->k).nr_cached);
 }
 
+/* Rows of one size whose bits mean something else, in one pool. */
+TEST(caches_of_other_types_do_not_find_each_other)
+{
+	static const uint32_t types[][2] = {
+		{ KVC_F16, KVC_F16 }, { KVC_BF16, KVC_F16 },
+		{ KVC_F16, KVC_BF16 }, { KVC_BF16, KVC_BF16 },
+	};
+	const size_t n = sizeof(types) / sizeof(types[0]);
+	struct kit k, other[4];
+	struct kvc_seq *s;
+	uint32_t t[65];
+
+	kit_count(t, 65, 1000);
+	kit_open(&k, &(struct kit_spec) { .page_tokens = 32, .type = KVC_F16 });
+	for (size_t i = 0; i < n; i++) {
+		k.g[0].k_type = types[i][0];
+		k.g[0].v_type = types[i][1];
+		kit_twin(&k, &other[i]);
+		s = kit_seq(&other[i], NULL);
+		EXPECT_EQ(0, kit_prompt(&other[i], s, t, 65));
+		kit_check(&other[i], s);
+		kvc_seq_free(s, 0);
+	}
+	/* Each finds its own. */
+	for (size_t i = 0; i < n; i++) {
+		s = kit_seq(&other[i], NULL);
+		EXPECT_EQ(64, kit_prompt(&other[i], s, t, 65));
+		kit_check(&other[i], s);
+		kvc_seq_free(s, 0);
+		kit_twin_close(&other[i]);
+	}
+	kit_close(&k);
+}
+
 /* The longest length at which a page of every group ends: by trying all. */
 TEST(where_pages_of_all_groups_end)
 {

@@ -255,23 +255,29 @@ TEST(slabs_do_not_overlap)
 	}
 }
 
-/* What a page's bytes mean has a name of its own. */
+/*
+ * What a page's bytes mean has a name of its own. Each change is to one member:
+ * pages are of one size, with the same tokens and blocks unless they are it.
+ */
 TEST(fingerprints)
 {
-	static const uint8_t ab[] = { 0, 1 }, ba[] = { 1, 0 };
+	static const uint8_t one[] = { 0, 1 }, other[] = { 1, 0 };
 	struct kvc_group g[2] = { small, small };
 	struct kvc_model m = model_of(g, 2, 2), n;
 	struct kvc_layout a, b;
 
-	ASSERT_EQ(0, kvc_layout_init(&a, &m, 4096, NULL, 0));
-	ASSERT_EQ(0, kvc_layout_init(&b, &m, 4096, NULL, 0));
+	m.page_tokens = 24;
+	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
+	ASSERT_EQ(0, kvc_layout_init(&b, &m, 16384, NULL, 0));
 	EXPECT_EQ(0, memcmp(a.group[0].fingerprint, b.group[0].fingerprint, 32));
+	EXPECT_EQ(16, a.group[0].block_tokens);
 #define DIFFERS(change)							\
 	do {								\
 		n = m;							\
 		g[0] = g[1] = small;					\
 		change;							\
-		ASSERT_EQ(0, kvc_layout_init(&b, &n, 8192, NULL, 0));	\
+		ASSERT_EQ(0, kvc_layout_init(&b, &n, 16384, NULL, 0));	\
+		EXPECT_EQ(16, b.group[0].block_tokens);			\
 		EXPECT_NE(0, memcmp(a.group[0].fingerprint,		\
 				    b.group[0].fingerprint, 32));	\
 	} while (0)
@@ -279,25 +285,68 @@ TEST(fingerprints)
 	DIFFERS(n.epoch = 1);
 	DIFFERS(n.nlayers = 1);
 	DIFFERS(n.row_major = 1);
-	DIFFERS(n.page_tokens = 8);
+	DIFFERS(n.page_tokens = 16);
 	DIFFERS(g[0].kv_heads = 2);
 	DIFFERS(g[0].k_dim = 32);
 	DIFFERS(g[0].v_dim = 32);
 	DIFFERS(g[0].k_type = KVC_F16);
 	DIFFERS(g[0].v_type = KVC_BF16);
-	DIFFERS((n.ngroups = 2, n.layer_group = ab));
+	DIFFERS((n.ngroups = 2, n.layer_group = one));
+	/* Two 16-bit types: rows of one size, bits of other meaning. */
+	g[0] = small;
+	g[0].k_type = g[0].v_type = KVC_BF16;
+	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
+	DIFFERS((g[0].k_type = KVC_F16, g[0].v_type = KVC_BF16));
+	DIFFERS((g[0].k_type = KVC_BF16, g[0].v_type = KVC_F16));
 #undef DIFFERS
 	/* Two groups of one shape, and the same groups of other layers. */
 	n = m;
 	g[0] = g[1] = small;
 	n.ngroups = 2;
-	n.layer_group = ab;
-	ASSERT_EQ(0, kvc_layout_init(&a, &n, 4096, NULL, 0));
+	n.layer_group = one;
+	ASSERT_EQ(0, kvc_layout_init(&a, &n, 16384, NULL, 0));
 	EXPECT_NE(0, memcmp(a.group[0].fingerprint, a.group[1].fingerprint, 32));
-	n.layer_group = ba;
-	ASSERT_EQ(0, kvc_layout_init(&b, &n, 4096, NULL, 0));
+	n.layer_group = other;
+	ASSERT_EQ(0, kvc_layout_init(&b, &n, 16384, NULL, 0));
 	EXPECT_NE(0, memcmp(a.group[0].fingerprint, b.group[0].fingerprint, 32));
 	EXPECT_NE(0, memcmp(a.group[0].fingerprint, b.group[1].fingerprint, 32));
+}
+
+/*
+ * Other processes find pages by it, whatever their library was built from; the
+ * value is of Python's hashlib:
+ *
+ *	v = [1, 1, 3, 1, 2, 2, 32, 48, 1, 2, 0, 0, 24, 16]
+ *	sha256(pack("<14I", *v) + bytes(range(32)) + pack("<Q", 7 << 32 | 5) +
+ *	       bytes([1, 0, 1])).hexdigest()
+ *
+ * version, group, layers, order, layers of the group, KV heads, dimensions and
+ * types of K and V, window, sinks, tokens of a page and a block; @id; @epoch;
+ * each layer's group.
+ */
+TEST(fingerprint_known_answer)
+{
+	static const char want[] =
+		"118613b80169ff3b57629d09315c3637977ecf2c64642e7dac5d94d9bb87b1ac";
+	static const uint8_t layers[] = { 1, 0, 1 };
+	struct kvc_group g[2] = { small, {
+		.kv_heads = 2, .k_dim = 32, .v_dim = 48,
+		.k_type = KVC_F16, .v_type = KVC_BF16,
+	} };
+	struct kvc_model m = model_of(g, 3, 2);
+	struct kvc_layout l;
+	char is[65];
+
+	m.ngroups = 2;
+	m.layer_group = layers;
+	m.page_tokens = 24;
+	m.epoch = 7ULL << 32 | 5;
+	for (int i = 0; i < 32; i++)
+		m.id[i] = i;
+	ASSERT_EQ(0, kvc_layout_init(&l, &m, 16384, NULL, 0));
+	for (int i = 0; i < 32; i++)
+		sprintf(is + 2 * i, "%02x", l.group[1].fingerprint[i]);
+	EXPECT_STREQ(want, is);
 }
 
 TEST_HARNESS_MAIN

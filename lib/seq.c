@@ -371,6 +371,9 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 	if (layer >= l->nlayers)
 		return kvc_fail(s->c->ctx, -EINVAL, "layer %u of %u", layer,
 				l->nlayers);
+	if (is_v != 0 && is_v != 1)
+		return kvc_fail(s->c->ctx, -EINVAL,
+				"is_v %d: 0 for K, 1 for V", is_v);
 	g = &l->group[l->layer_group[layer]];
 	ch = &s->chain[l->layer_group[layer]];
 	if (head >= g->g.kv_heads || first > s->len || n > s->len - first)
@@ -385,7 +388,7 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 		slot = first % g->page_tokens;
 		k = KVC_MIN(n, g->page_tokens - slot);
 		kva_rows_read(&v, kvc_page_ro(s->c, ch->pages[first /
-			      g->page_tokens]->handle), !!is_v, head, slot, k,
+			      g->page_tokens]->handle), is_v, head, slot, k,
 			      to);
 	}
 	return 0;

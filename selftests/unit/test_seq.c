@@ -55,6 +55,9 @@ TEST_F(seq, reads_any_range)
 	EXPECT_EQ(-EINVAL, kvc_seq_read(s, 0, 0, 2, 0, 1, some));
 	EXPECT_EQ(-EINVAL, kvc_seq_read(s, 0, 0, 0, 18, 1, some));
 	EXPECT_EQ(-EINVAL, kvc_seq_read(s, 0, 0, 0, 1, UINT32_MAX, some));
+	EXPECT_EQ(-EINVAL, kvc_seq_read(s, 0, 2, 0, 0, 1, some));
+	EXPECT_EQ(-EINVAL, kvc_seq_read(s, 0, -1, 0, 0, 1, some));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(self->k.ctx), "is_v -1"));
 	kvc_seq_free(s, 0);
 }
 

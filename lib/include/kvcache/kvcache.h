@@ -493,7 +493,7 @@ const uint32_t *kvc_seq_tokens(const struct kvc_seq *s);
  * @n: tokens
  * @out: [@n][dim] elements in the stored type
  *
- * Return: 0; -EINVAL; -ESTALE.
+ * Return: 0; -EINVAL no such layer, head or tokens, or another @is_v; -ESTALE.
  */
 int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 		 uint32_t head, uint32_t first, uint32_t n, void *out);

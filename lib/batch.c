@@ -342,6 +342,25 @@ static int check_layer(const struct kvc_batch *b, uint32_t layer)
 	return 0;
 }
 
+/* Rows may have room between them, but do not overlap. */
+static int check_stride(const struct kvc_batch *b, const char *name,
+			size_t stride, uint32_t heads, uint32_t dim)
+{
+	uint64_t row = (uint64_t)heads * dim;
+
+	if (stride >= row)
+		return 0;
+	return kvc_fail(b->c->ctx, -EINVAL,
+			"%s_stride %zu: a row has %llu elements", name, stride,
+			(unsigned long long)row);
+}
+
+static const struct kvc_group *group_of(const struct kvc_batch *b,
+					uint32_t layer)
+{
+	return &b->c->l.group[b->c->l.layer_group[layer]].g;
+}
+
 int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	       float *q, size_t q_stride, const float *k, size_t k_stride,
 	       const float *v, size_t v_stride)
@@ -358,10 +377,20 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 		.rope = KVA_ROPE_NONE,
 		.pos = b->pos,
 	};
+	const struct kvc_group *g;
 	struct kva_view view;
 	int rc;
 
 	rc = check_layer(b, layer);
+	if (rc)
+		return rc;
+	g = group_of(b, layer);
+	if (q)
+		rc = check_stride(b, "q", q_stride, a.q_heads, g->k_dim);
+	if (!rc)
+		rc = check_stride(b, "k", k_stride, g->kv_heads, g->k_dim);
+	if (!rc)
+		rc = check_stride(b, "v", v_stride, g->kv_heads, g->v_dim);
 	if (!rc)
 		rc = kvc_items_check(b->c, b->items, b->n);
 	if (rc)
@@ -395,6 +424,7 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 		.split = b->c->o.split,
 		.ws = b->ws,
 	};
+	const struct kvc_group *g;
 	struct kva_view view;
 	int rc;
 
@@ -404,7 +434,12 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	if (!is_appended(b, layer))
 		return kvc_fail(b->c->ctx, -EINVAL,
 				"layer %u: to be appended first", layer);
-	rc = kvc_items_check(b->c, b->items, b->n);
+	g = group_of(b, layer);
+	rc = check_stride(b, "q", q_stride, a.q_heads, g->k_dim);
+	if (!rc)
+		rc = check_stride(b, "o", o_stride, a.q_heads, g->v_dim);
+	if (!rc)
+		rc = kvc_items_check(b->c, b->items, b->n);
 	if (rc)
 		return rc;
 	a.kv = &view;

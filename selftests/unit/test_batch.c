@@ -87,6 +87,57 @@ TEST_F(batch, what_is_refused)
 	kvc_seq_free(b, 0);
 }
 
+/* K and V rows of unequal length, so that each stride has its own bound. */
+TEST_F(batch, strides_shorter_than_a_row)
+{
+	enum { HEADS = 2, Q_HEADS = 4, K = 32, V = 48, ROWS = 2 };
+	static float q[ROWS * Q_HEADS * K], k[ROWS * HEADS * K],
+		     v[ROWS * HEADS * V], o[ROWS * Q_HEADS * V];
+	const struct kvc_group g = {
+		.kv_heads = HEADS, .k_dim = K, .v_dim = V,
+	};
+	const struct kvc_model m = {
+		.sz = sizeof(m), .nlayers = 1, .ngroups = 1, .groups = &g,
+		.q_heads = Q_HEADS,
+	};
+	struct kvc_item item = { NULL, self->t, ROWS };
+	struct kvc_cache *c;
+	struct kvc_batch *b;
+
+	ASSERT_EQ(0, kvc_cache_create(self->k.ctx, &m, NULL, &c));
+	ASSERT_EQ(0, kvc_batch_create(c, &b));
+	ASSERT_EQ(0, kvc_seq_create(c, NULL, &item.seq));
+	ASSERT_EQ(0, kvc_batch_plan(b, &item, 1));
+#define APPEND(dq, dk, dv)						\
+	kvc_append(b, 0, NULL, q, Q_HEADS * K - (dq), k,		\
+		   HEADS * K - (dk), v, HEADS * V - (dv))
+#define ATTEND(dq, dp)							\
+	kvc_attend(b, 0, 1, q, Q_HEADS * K - (dq), o, Q_HEADS * V - (dp))
+#define REFUSED(call, name)						\
+	do {								\
+		EXPECT_EQ(-EINVAL, call);				\
+		EXPECT_NE(NULL, strstr(kvc_errmsg(self->k.ctx), name));	\
+	} while (0)
+	REFUSED(APPEND(1, 0, 0), "q_stride 127: a row has 128");
+	REFUSED(APPEND(0, 1, 0), "k_stride 63: a row has 64");
+	REFUSED(APPEND(0, 0, 1), "v_stride 95: a row has 96");
+	REFUSED(APPEND(0, HEADS * K, 0), "k_stride 0");
+	REFUSED(kvc_batch_commit(b), "layer 0 was not appended");
+	EXPECT_EQ(0, kvc_append(b, 0, NULL, NULL, 0, k, HEADS * K, v,
+				HEADS * V));
+	EXPECT_EQ(0, APPEND(0, 0, 0));
+	REFUSED(ATTEND(1, 0), "q_stride 127: a row has 128");
+	REFUSED(ATTEND(0, 1), "o_stride 191: a row has 192");
+	EXPECT_EQ(0, ATTEND(0, 0));
+#undef APPEND
+#undef ATTEND
+#undef REFUSED
+	EXPECT_EQ(0, kvc_batch_commit(b));
+	kvc_seq_free(item.seq, KVC_SEQ_DISCARD);
+	kvc_batch_destroy(b);
+	kvc_cache_destroy(c);
+}
+
 TEST_F(batch, abort_is_as_if_it_had_not_been)
 {
 	struct kvc_seq *a = kit_seq(&self->k, NULL), *f;

@@ -580,8 +580,9 @@ struct kvc_rope {
  * @v: [rows] rows of kv_heads x v_dim
  * @v_stride: elements from one row of @v to the next
  *
- * @q may be NULL. Return: 0; -EINVAL; -ESTALE: abort, and plan without the
- * sequence that is named.
+ * @q may be NULL, and then @q_stride is not looked at. Return: 0; -EINVAL no
+ * plan, no such layer, a stride shorter than a row, or a rotation that there is
+ * not; -ESTALE: abort, and plan without the sequence that is named.
  */
 int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	       float *q, size_t q_stride, const float *k, size_t k_stride,
@@ -597,8 +598,9 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
  * @o: [rows] rows of q_heads x v_dim
  * @o_stride: elements from one row of @o to the next
  *
- * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL;
- * -ESTALE as kvc_append().
+ * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL
+ * as kvc_append(), or the layer is not appended, or @scale is no number; -ESTALE
+ * as kvc_append().
  */
 int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	       const float *q, size_t q_stride, float *o, size_t o_stride);

@@ -117,6 +117,9 @@ static vm_fault_t kvcache_fault(struct vm_fault *vmf)
 
 	if (!find_window((u64)vmf->pgoff << PAGE_SHIFT, &w))
 		return VM_FAULT_SIGBUS;
+	/* Who forks can hand the mapping on (MADV_DOFORK), not what it shows. */
+	if (vmf->vma->vm_mm != READ_ONCE(c->mm))
+		return VM_FAULT_SIGBUS;
 	idx = srcu_read_lock(&kvcache_srcu);
 	folio = claim_folio(c, &w);
 	srcu_read_unlock(&kvcache_srcu, idx);

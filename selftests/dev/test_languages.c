@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_languages.c - the programs of Documentation/userspace-api/examples/,
+ * which speak to the device without any library of ours.
+ *
+ * languages.sh brings them, and their interpreters, into the machine.
+ */
+#include "dev_kit.h"
+
+/* A line that the program printed; NULL if it failed or is not there. */
+static const char *run(const char *command)
+{
+	static char line[256];
+	FILE *f = popen(command, "r");
+	char *got;
+
+	if (!f)
+		return NULL;
+	got = fgets(line, sizeof(line), f);
+	line[strcspn(line, "\n")] = 0;
+	return pclose(f) || !got ? NULL : line;
+}
+
+static const char *unpacked(void)
+{
+	if (access("/kvcache/languages.tar", R_OK))
+		return NULL;
+	if (access("/tmp/languages", F_OK) &&
+	    system("mkdir /tmp/languages && tar -x -C /tmp/languages -f /kvcache/languages.tar"))
+		return NULL;
+	return "/tmp/languages";
+}
+
+#define NEEDS_LANGUAGES()						\
+	if (!unpacked())						\
+		SKIP(return, "no languages.tar: languages.sh makes it")
+
+TEST_F(dev, python)
+{
+	struct kvcache_pool_info p;
+
+	NEEDS_LANGUAGES();
+	EXPECT_STREQ("page 1: 'hello', 16 tokens",
+		     run("cd /tmp/languages && PYTHONHOME=/tmp/languages/usr ./python3 -S page.py red hello"));
+	/* What it published outlives it. */
+	ASSERT_EQ(0, dev_pool_info(self->w.admin, self->w.pool, &p));
+	EXPECT_EQ(1, p.nr_cached);
+}
+
+TEST_F(dev, perl)
+{
+	NEEDS_LANGUAGES();
+	EXPECT_STREQ("page 1 of 16: found, 16 tokens",
+		     run("cd /tmp/languages && ./perl -Imodules page.pl red"));
+}
+
+TEST_F(dev, go)
+{
+	NEEDS_LANGUAGES();
+	EXPECT_STREQ("page 1: \"hello\", 16 tokens",
+		     run("/tmp/languages/page-go red hello"));
+}
+
+/* What they say when it cannot be done. */
+TEST_F(dev, refusals)
+{
+	NEEDS_LANGUAGES();
+	EXPECT_STREQ("command 1: No such file or directory",
+		     run("cd /tmp/languages && { ./perl -Imodules page.pl green 2>&1; true; }"));
+	EXPECT_STREQ("command 0x1: no such file or directory",
+		     run("{ /tmp/languages/page-go green x 2>&1; true; }"));
+}
+
+TEST_HARNESS_MAIN

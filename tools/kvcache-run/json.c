@@ -53,15 +53,20 @@ static json_t *id_list(const uint32_t *ids, uint32_t n)
 
 static json_t *verdict(const struct verdict *d)
 {
-	return json_pack("{s:b, s:i, s:o, s:o, s:i, s:o, s:f, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
+	json_t *diffs = json_array();
+	uint32_t i;
+
+	for (i = 0; d->diffs && i < d->positions; i++)
+		json_array_append_new(diffs, number(d->diffs[i]));
+	return json_pack("{s:b, s:i, s:o, s:o, s:f, s:i, s:o, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
 			 "ok", d->ok,
 			 "positions", d->positions,
+			 "max_diffs", diffs,
 			 "max_diff", number(d->diff),
-			 "top_max_diff", number(d->top_diff),
+			 "bound", d->bound,
 			 "steps", d->steps,
 			 "step_max_diff", number(d->step_diff),
-			 "bound", d->bound,
-			 "bound_all", d->bound_all,
+			 "step_bound", d->step_bound,
 			 "equal", d->equal,
 			 "below_margin", d->unclear,
 			 "first_below_margin", d->first_unclear,

@@ -111,6 +111,7 @@ void report_free(struct report *r)
 		free(r->v[i].text);
 		free(r->v[i].ids);
 		free(r->v[i].score.logprob);
+		free(r->v[i].verdict.diffs);
 	}
 	free(r->v);
 }
@@ -178,10 +179,10 @@ static void verdict(FILE *f, const struct result *v)
 {
 	const struct verdict *d = &v->verdict;
 
-	fprintf(f, "verify %s: %s: largest logit difference %.3g in one pass over %u positions, %.3g in %u single steps, bound %.3g; %.3g among the %u likeliest tokens, bound %.3g; tokens equal at %u of %u",
+	fprintf(f, "verify %s: %s: largest logit difference %.3g in one pass over %u positions, bound %.3g; %.3g in %u single steps, bound %.3g; tokens equal at %u of %u",
 		v->name, d->ok ? "ok" : "FAILED", d->diff,
-		d->positions, d->step_diff, d->steps, d->bound_all, d->top_diff,
-		VERIFY_TOP, d->bound, d->equal, d->positions);
+		d->positions, d->bound, d->step_diff, d->steps, d->step_bound,
+		d->equal, d->positions);
 	if (d->unclear)
 		fprintf(f, ", margin below twice the bound at %u, first at token %u",
 			d->unclear, d->first_unclear + 1);

@@ -14,18 +14,17 @@ struct conv;
 struct engine;
 struct kvc_seq;
 
-#define VERIFY_TOP 8
-
 /**
  * struct verdict - the result of one conversation's checks
  * @positions: positions whose logits were used to choose a token
- * @diff: largest difference of a logit from one pass without a cache
- * @top_diff: the same among the VERIFY_TOP most likely tokens
+ * @diffs: [@positions] largest difference of a logit of each from one pass
+ *         without a cache; the owner of the verdict frees it
+ * @diff: largest of these
+ * @bound: what @diff may be, and half of the margin below which tokens may
+ *         differ; 0 if nothing was checked
  * @steps: positions that were computed once more, each by itself
  * @step_diff: largest difference of a logit from those
- * @bound: what @top_diff may be, and half of the margin below which tokens may
- *         differ; 0 if nothing was checked
- * @bound_all: what @diff and @step_diff, over the whole vocabulary, may be
+ * @step_bound: what @step_diff may be
  * @equal: positions with the same most likely token
  * @unclear: positions whose margin is below twice the bound
  * @first_unclear: the first of those, or @positions
@@ -38,12 +37,12 @@ struct kvc_seq;
  */
 struct verdict {
 	uint32_t positions;
+	float *diffs;
 	float diff;
-	float top_diff;
+	float bound;
 	uint32_t steps;
 	float step_diff;
-	float bound;
-	float bound_all;
+	float step_bound;
 	uint32_t equal;
 	uint32_t unclear;
 	uint32_t first_unclear;
@@ -55,9 +54,9 @@ struct verdict {
 	bool ok;
 };
 
-/* Largest difference of a likely token's logit that a type of keys and values
- * may cause. */
-float verify_bound(int k_type, int v_type);
+/* Largest difference that types of keys and values may cause to any logit of
+ * @n positions, at least 1. */
+float verify_bound(int k_type, int v_type, uint32_t n);
 
 struct check *check_create(const struct engine *e);
 void check_free(struct check *k);

@@ -32,8 +32,10 @@ static int memory_alloc(struct kvl_cmd *x, u64 page_size, u32 nr_pages,
 	return err;
 }
 
+/* The null page may be mapped yet, where another pool will have its pages. */
 static void memory_free(struct kvl_cmd *x, void *memory)
 {
+	kvcache_zap_clients();
 	kvcache_pool_free(memory);
 }
 
@@ -74,6 +76,13 @@ static void pool_info(struct kvl_cmd *x, struct kvcache_pool_info *info)
 	info->ro_offset = info->rw_offset + KVCACHE_WINDOW_SIZE;
 }
 
+/* The ledger's pins are exports; others are seen when they are in the way. */
+static void page_info(struct kvl_cmd *x, struct kvcache_page_info *info)
+{
+	if (info->flags & KVCACHE_PAGE_PINNED)
+		info->flags |= KVCACHE_PAGE_EXPORTED;
+}
+
 static void who(struct kvl_cmd *x, struct kvcache_client_info *info)
 {
 	const struct kvcache_client *c = kvl_client_owner(x->ledger, info->id);
@@ -109,6 +118,7 @@ const struct kvl_cmd_ops kvcache_cmd_ops = {
 	.memory_shrink = memory_shrink,
 	.memory_set = memory_set,
 	.pool_info = pool_info,
+	.page_info = page_info,
 	.who = who,
 	.tenant = auto_tenant,
 };

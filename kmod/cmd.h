@@ -26,7 +26,8 @@ struct kvl_cmd_frame;
  *               the pool has; -ENOMEM, -E2BIG, -ENOENT
  * @memory_shrink: no lock: the pool has @nr_pages pages only
  * @memory_set: lock held: the pool's memory from now on; returns what it was
- * @pool_info: lock held: the offsets of its windows
+ * @pool_info: lock held: the offsets of its windows; or NULL
+ * @page_info: lock held: flags that the ledger does not know of; or NULL
  * @who: lock held: process of a client
  * @tenant: lock held: tenant that the caller attaches to by itself, or a
  *          negative errno
@@ -41,6 +42,7 @@ struct kvl_cmd_ops {
 	void (*memory_shrink)(struct kvl_cmd *x, u32 pool, u64 nr_pages);
 	void *(*memory_set)(struct kvl_cmd *x, u32 pool, void *memory);
 	void (*pool_info)(struct kvl_cmd *x, struct kvcache_pool_info *info);
+	void (*page_info)(struct kvl_cmd *x, struct kvcache_page_info *info);
 	void (*who)(struct kvl_cmd *x, struct kvcache_client_info *info);
 	int (*tenant)(struct kvl_cmd *x, const struct kvl_cmd_frame *f);
 };

@@ -110,8 +110,10 @@ int kvl_cmd_page_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 			a->out_next = kvl_index(info.handle);
 			break;
 		}
-		a->out_info[a->out_nr++] = info;
 		i = kvl_index(info.handle) + 1;
+		if (x->ops->page_info)
+			x->ops->page_info(x, &info);
+		a->out_info[a->out_nr++] = info;
 	}
 	f->reply = true;
 	return 0;

@@ -190,8 +190,9 @@ static void __exit kvcache_exit(void)
 	kvcache_debugfs_exit();
 	misc_deregister(&kvcache.misc);
 	kvcache_sysfs_exit();
-	cancel_delayed_work_sync(&kvcache.tick);
+	cancel_work_sync(&kvcache.clean);
 	cancel_delayed_work_sync(&kvcache.retry);
+	cancel_delayed_work_sync(&kvcache.tick);
 	destroy_workqueue(kvcache.wq);
 	kvcache_fs_exit();
 	free_ledger();

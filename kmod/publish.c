@@ -123,28 +123,74 @@ static void find_pinned(const struct kvcache_publish *a,
 	}
 }
 
-/* A page of the client with the same in it for each pinned one that may be. */
-static int make_copies(struct kvcache_client *c,
-		       const struct kvcache_publish *a,
-		       const struct pages *set, const unsigned long *pinned,
-		       u64 *copies)
+/* Entries that want a copy and have no page for it yet. */
+static bool lacks_copies(const struct kvcache_publish *a,
+			 const unsigned long *pinned, const u64 *copies)
+{
+	u32 k;
+
+	for_each_set_bit(k, pinned, KVCACHE_MAX_PUBLISH)
+		if ((a->pages[k].flags & KVCACHE_PUBLISH_COPY) && !copies[k])
+			return true;
+	return false;
+}
+
+/*
+ * Pages for the copies. No folio may be locked: what has to be cleaned first
+ * may be a page of this command that another thread has freed.
+ */
+static int get_copies(struct kvcache_client *c, const struct kvcache_publish *a,
+		      const unsigned long *pinned, u64 *copies)
 {
 	u32 k;
 	int rc;
 
 	for_each_set_bit(k, pinned, KVCACHE_MAX_PUBLISH) {
-		if (!(a->pages[k].flags & KVCACHE_PUBLISH_COPY))
+		if (!(a->pages[k].flags & KVCACHE_PUBLISH_COPY) || copies[k])
 			continue;
 		rc = kvcache_get_pages(c, a->pool, 1, &copies[k]);
 		if (rc)
 			return rc;
+	}
+	return 0;
+}
+
+/*
+ * Locks the pages, unmaps them and finds out who else holds them, until there
+ * is a page for each copy. Returns with the pages locked, or an error and not.
+ */
+static int prepare(struct kvcache_client *c, const struct kvcache_publish *a,
+		   const struct pages *set, unsigned long *pinned, u64 *copies)
+{
+	int rc;
+
+	for (;;) {
+		lock_and_unmap(c, set);
+		find_pinned(a, set, pinned);
+		if (!lacks_copies(a, pinned, copies))
+			return 0;
+		unlock(set);
+		rc = get_copies(c, a, pinned, copies);
+		if (rc)
+			return rc;
+	}
+}
+
+static void fill_copies(const struct kvcache_publish *a,
+			const struct pages *set, const unsigned long *pinned,
+			const u64 *copies)
+{
+	u32 k;
+
+	for_each_set_bit(k, pinned, KVCACHE_MAX_PUBLISH) {
+		if (!copies[k])
+			continue;
 		kvcache_lock();
 		set_bit(kvl_index(copies[k]), set->p->dirty);
 		kvcache_unlock();
 		kvcache_page_copy(set->p, kvl_index(copies[k]),
 				  kvl_index(a->pages[k].handle));
 	}
-	return 0;
 }
 
 /* Copies that were not published go back. */
@@ -203,15 +249,14 @@ int kvcache_publish(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	kvcache_lock();
 	find_pages(c, a, &set);
 	kvcache_unlock();
-	lock_and_unmap(c, &set);
-	find_pinned(a, &set, pinned);
-	rc = make_copies(c, a, &set, pinned, copies);
+	rc = prepare(c, a, &set, pinned, copies);
 	if (!rc) {
+		fill_copies(a, &set, pinned, copies);
 		f->copies = copies;
 		rc = decide(c, f, pinned);
 		f->copies = NULL;
+		unlock(&set);
 	}
-	unlock(&set);
 	drop_copies(c, a, copies, !rc);
 	srcu_read_unlock(&kvcache_srcu, idx);
 	return rc;

@@ -133,7 +133,10 @@ static ssize_t file##_show(struct kobject *kobj,			\
 	return show_tenant(to_folder(kobj)->id, buf,			\
 			   offsetof(struct kvcache_tenant_info, member)); \
 }									\
-static struct kobj_attribute file##_attr = __ATTR(file, 0440, file##_show, NULL)
+static struct kobj_attribute file##_attr = {				\
+	.attr = { .name = #file, .mode = 0440 },			\
+	.show = file##_show,						\
+}
 
 TENANT_FILE(current, cur);
 TENANT_FILE(peak, peak);
@@ -367,16 +370,15 @@ void kvcache_sysfs_del_tenant(u32 id)
 
 int kvcache_sysfs_chown_tenant(u32 id, u32 gid)
 {
-	struct kvcache_tenant_info t;
-	int err;
+	struct folder *f = xa_load(&tenants, id);
+	char name[KVCACHE_NAME_LEN];
 
-	kvcache_lock();
-	err = kvl_tenant_info(kvcache.ledger, 0, id, &t);
-	kvcache_unlock();
-	if (err || t.id != id)
+	lockdep_assert_held(&kvcache.admin);
+	if (!f)
 		return -ENOENT;
+	strscpy(name, kobject_name(&f->kobj), sizeof(name));
 	del_folder(&tenants, id);
-	return kvcache_sysfs_add_tenant(id, t.name, gid);
+	return kvcache_sysfs_add_tenant(id, name, gid);
 }
 
 int kvcache_sysfs_init(struct device *parent)

@@ -5,9 +5,9 @@
 #
 #	all.sh [-o DIR] [NAME...]
 #
-# Names: machine attn ledger products step document reuse waste llama; all but
-# the last, which builds llama.cpp first, by default. $O is where the programs
-# are. A table goes to DIR/NAME.txt, with the command above it.
+# Names: machine attn ledger products step document reuse waste verify llama;
+# by default all but the last two, of which one takes long and the other builds
+# llama.cpp first. $O is where the programs are. A table goes to DIR/NAME.txt, with the command above it.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 O=${O:-build}
@@ -60,6 +60,9 @@ for name in "$@"; do
 			--plot "$dir/document.svg" --check ;;
 	reuse)
 		table reuse selftests/bench/reuse.py --check ;;
+	verify)
+		table calibrate selftests/bench/verify_bound.py calibrate
+		table validate selftests/bench/verify_bound.py validate ;;
 	llama)
 		table llama selftests/bench/compare-llama.sh --check ;;
 	*)

@@ -6,7 +6,7 @@
 #include "real_model.h"
 #include "run_kit.h"
 
-/* What --verify allows f32; the reference's margins are taken twice as far. */
+/* What the references allow f32; their margins are taken twice as far. */
 #define BOUND 1e-3
 
 static json_t *reference(const char *name)

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "internal.h"
+#include "ledger.h"
 
 #define DEVICE_PATH "/dev/kvcache"
 #define BROKER_PATH "/run/kvcache/broker"
@@ -141,10 +142,27 @@ static int parse_size(const char *s, const char **end, uint64_t *out)
 	return 0;
 }
 
-/* What follows "local:". */
-static int parse_local(struct kvc *ctx, const char *s,
+/* A size as parse_size() reads it; @buf has room for 24 bytes. */
+static const char *size_text(uint64_t n, char *buf)
+{
+	static const char units[] = "KMG";
+	unsigned int i = 0;
+
+	for (; i < 3 && n && n % 1024 == 0; i++)
+		n /= 1024;
+	snprintf(buf, 24, i ? "%llu%c" : "%llu", (unsigned long long)n,
+		 units[i - !!i]);
+	return buf;
+}
+
+/*
+ * What follows "local:". What the environment says goes behind what the
+ * program asks for: a person has told it more than everything else.
+ */
+static int parse_local(struct kvc *ctx, const char *s, bool env,
 		       struct kvc_open_opts *o)
 {
+	const struct kvc_open_opts asked = *o;
 	const struct {
 		const char *name;
 		uint64_t *to;
@@ -165,13 +183,64 @@ static int parse_local(struct kvc *ctx, const char *s,
 					     keys[i].to))
 			break;
 		if (!*at)
-			return 0;
+			goto done;
 		if (*at++ != ',')
 			break;
 	}
 	return kvc_fail(ctx, -EINVAL,
 			"\"local:%s\": not understood from \"%s\" on; local:bytes=1G,page=2M,max=100 is the form",
 			s, at);
+
+done:
+	if (env && asked.local_bytes)
+		o->local_bytes = asked.local_bytes;
+	if (env && asked.local_page_size)
+		o->local_page_size = asked.local_page_size;
+	if (env && asked.local_max)
+		o->local_max = asked.local_max;
+	return 0;
+}
+
+/* Why this process has no such pool. */
+static int no_local(struct kvc *ctx, int err, const struct kvc_open_opts *o)
+{
+	uint64_t page = o->local_page_size, bytes = o->local_bytes;
+	char p[24], b[24];
+
+	/* The defaults that kvcache.h promises. */
+	page = page ? page : 2 << 20;
+	bytes = bytes ? bytes : 1 << 30;
+	size_text(page, p);
+	size_text(bytes, b);
+	if (err == -ENOMEM)
+		return kvc_fail(ctx, err,
+				"no memory for a pool of %s: make it smaller",
+				b);
+	if (err != -EINVAL)
+		return kvc_fail(ctx, err, "the in-process backend: %s",
+				strerrordesc_np(-err));
+	if (page < 64 || page > KVCACHE_PAGE_SIZE_MAX || page & (page - 1))
+		return kvc_fail(ctx, err,
+				"a page of %s: make it a power of two from 64 to %lluM",
+				p, KVCACHE_PAGE_SIZE_MAX >> 20);
+	if (bytes < page)
+		return kvc_fail(ctx, err,
+				"a pool of %s has not one page of %s: make it larger, or its pages smaller",
+				b, p);
+	if (bytes / page > KVL_MAX_PAGES)
+		return kvc_fail(ctx, err,
+				"a pool of %s has more than %u pages of %s: make it smaller, or its pages larger",
+				b, KVL_MAX_PAGES, p);
+	return kvc_fail(ctx, err,
+			"tenant \"%s\": a name is up to %d letters, digits, \".\", \"-\" and \"_\", the first no \".\"",
+			o->tenant ? o->tenant : "", KVCACHE_NAME_LEN - 1);
+}
+
+static int open_local(struct kvc *ctx, const struct kvc_open_opts *o)
+{
+	int err = kvc_sys_local_open(o, &ctx->sys);
+
+	return err ? no_local(ctx, err, o) : 0;
 }
 
 static int open_device(struct kvc *ctx, const char *path)
@@ -229,7 +298,7 @@ static int open_first(struct kvc *ctx, const struct kvc_open_opts *o)
 			return rc;
 	}
 	if (o->flags & KVC_OPEN_LOCAL)
-		return kvc_sys_local_open(o, &ctx->sys);
+		return open_local(ctx, o);
 	return kvc_fail(ctx, -ENODEV,
 			"neither " DEVICE_PATH " nor " BROKER_PATH
 			" is there; KVCACHE=local keeps the pages in this process");
@@ -238,23 +307,22 @@ static int open_first(struct kvc *ctx, const struct kvc_open_opts *o)
 static int open_sys(struct kvc *ctx, const char *where,
 		    struct kvc_open_opts *o)
 {
+	bool env = !where;
 	int rc = 0;
 
-	if (!where)
+	if (env)
 		where = getenv("KVCACHE");
 	if (!where || !*where)
 		return open_first(ctx, o);
 	if (*where == '/')
 		return open_path(ctx, where);
 	if (!strncmp(where, "local:", 6))
-		rc = parse_local(ctx, where + 6, o);
+		rc = parse_local(ctx, where + 6, env, o);
 	else if (strcmp(where, "local"))
 		rc = kvc_fail(ctx, -EINVAL,
 			      "\"%s\": \"local\", a device or a socket can be opened",
 			      where);
-	if (rc)
-		return rc;
-	return kvc_sys_local_open(o, &ctx->sys);
+	return rc ? rc : open_local(ctx, o);
 }
 
 static int attach(struct kvc *ctx, const char *tenant)
@@ -272,7 +340,16 @@ static int attach(struct kvc *ctx, const char *tenant)
 	}
 	rc = kvc_call(ctx, KVCACHE_NR_ATTACH, &a);
 	if (rc == -ENOENT && tenant)
-		return kvc_fail(ctx, rc, "there is no tenant \"%s\"", tenant);
+		return kvc_fail(ctx, rc,
+				"there is no tenant \"%s\": have it made, or name another",
+				tenant);
+	if (rc == -ENOENT)
+		return kvc_fail(ctx, rc,
+				"no tenant is for this user or cgroup: name one, or have one made");
+	if (rc == -EPERM)
+		return kvc_fail(ctx, rc,
+				"tenant \"%s\" is for others: its uid, gid and mode say for whom",
+				tenant ? tenant : "");
 	ctx->tenant = a.out_tenant;
 	return rc;
 }
@@ -294,12 +371,6 @@ int kvc_open(const char *where, const struct kvc_open_opts *opts,
 		rc = kvc_fail(ctx, -EINVAL, "unknown flags %#x", o.flags);
 	else
 		rc = open_sys(ctx, where, &o);
-	if (rc && !ctx->msg[0])
-		kvc_fail(ctx, rc,
-			 "the in-process backend: %s (bytes=%llu, page=%llu, max=%llu)",
-			 strerrordesc_np(-rc), (unsigned long long)o.local_bytes,
-			 (unsigned long long)o.local_page_size,
-			 (unsigned long long)o.local_max);
 	if (rc)
 		goto fail;
 	rc = attach(ctx, o.tenant);

@@ -9,10 +9,11 @@
 #define MHA REFS "tiny-mha-f16.gguf"
 #define QUICK "-n 4 --ignore-end --page-size 64K"
 
-/* One line, of the program, with both words. */
+/* One line, of the program, with both words; nothing is not a word. */
 static void expect_error(const struct ran *r, int status, const char *what,
 			 const char *remedy)
 {
+	ASSERT_TRUE(what[0] && remedy[0]);
 	if (r->status != status || !strstr(r->err, what) ||
 	    !strstr(r->err, remedy) ||
 	    strncmp(r->err, "kvcache-run: ", 13) ||
@@ -58,7 +59,16 @@ TEST(options)
 	USAGE("-m x -p y --kv f8", "--kv f8", "f32, f16 or bf16");
 	USAGE("-m x -p y --weights q4", "--weights q4", "auto, f32 or bf16");
 	USAGE("-m x -p y --on-full panic", "--on-full panic", "preempt or stop");
-	USAGE("-m x -p y --threads 0", "--threads 0", "whole number");
+	USAGE("-m x -p y --threads 0", "--threads 0", "from 1 to 1024");
+	USAGE("-m x -p y --threads 1025", "--threads 1025", "from 1 to 1024");
+	USAGE("-m x -p y --page-size 32", "--page-size 32", "64 to 64M");
+	USAGE("-m x -p y --page-size 128M", "--page-size 134217728",
+	      "64 to 64M");
+	USAGE("-m x -p y --isa mmx", "--isa mmx: no such kernels",
+	      "scalar, ref");
+	setenv("KVATTN_ISA", "mmx", 1);
+	USAGE("-m x -p y", "KVATTN_ISA mmx: no such kernels", "scalar, ref");
+	unsetenv("KVATTN_ISA");
 	USAGE("-m x -p y --score --verify", "--score", "leave out");
 	USAGE("-m x -p y --no-cache --verify", "--verify", "leave out");
 	USAGE("-m x -p y --verify --weights auto", "--weights auto",
@@ -195,8 +205,18 @@ TEST(room)
 	    "or a higher --max-pages");
 	BAD(NULL, "-p x --parallel 8 --pool 192K", "--parallel 8: 3 pages",
 	    "or a bigger --pool");
-	BAD(NULL, "-p x --isa mmx", "mmx", "");
-	BAD(NULL, "-p x --page-size 64", "", "page");
+	BAD(NULL, "-p x --page-size 64", "in a page of 64 bytes",
+	    "take larger pages");
+	BAD(NULL, "-p x --pool 1K", "a pool of 1K has not one page of 64K",
+	    "make it larger, or its pages smaller");
+	BAD(NULL, "-p x --pool 100T",
+	    "a pool of 102400G has more than 268435456 pages of 64K",
+	    "make it smaller, or its pages larger");
+	/* More than addresses reach. */
+	BAD(NULL, "-p x --page-size 64M --pool 200T",
+	    "no memory for a pool of 204800G", "make it smaller");
+	BAD(NULL, "-p x --tenant 'no name'", "tenant \"no name\"",
+	    "63 letters, digits");
 }
 
 /* A model file cut short, or that is none, or of another kind. */
@@ -216,7 +236,7 @@ TEST(model_files)
 	expect_error(&r, 1, path, "version 9");
 	path = kit_file("cut.gguf", kit_read(MHA), 20000);
 	r = kit_run(NULL, "-m %s -p x", path);
-	expect_error(&r, 1, path, "");
+	expect_error(&r, 1, path, "download it again");
 }
 
 /* What another kind of model begins with. */

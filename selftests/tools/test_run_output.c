@@ -196,7 +196,7 @@ TEST(outputs_outlive_a_refusal)
 	static const char *const bad[] = {
 		"-m nowhere.gguf -p x", "-m " MHA " -p ''",
 		"-m " MHA " -p x --parallel 9 --max-pages 3 --page-size 64K",
-		"-m " MHA " -p x --isa mmx",
+		"-m " MHA " -p x --page-size 64",
 	};
 	const char *json = kit_file("old.json", "old", 3);
 	const char *csv = kit_file("old.csv", "old", 3);

@@ -167,6 +167,67 @@ TEST(weights_are_identified_where_it_matters)
 	engine_close(&e);
 }
 
+/* Standard error while @what is done, as a text. */
+#define SAID(said, what)						\
+	do {								\
+		int err_, fd_[2];					\
+									\
+		memset(said, 0, sizeof(said));				\
+		fflush(stderr);						\
+		ASSERT_EQ(0, pipe(fd_));				\
+		err_ = dup(2);						\
+		dup2(fd_[1], 2);					\
+		what;							\
+		dup2(err_, 2);						\
+		close(err_);						\
+		close(fd_[1]);						\
+		EXPECT_GE(read(fd_[0], said, sizeof(said) - 1), 0);	\
+		close(fd_[0]);						\
+	} while (0)
+
+/* As far as a backend of another name is one. */
+TEST_F(steps, a_pool_that_is_not_ours)
+{
+	const struct kvc_sys_ops *own = self->e.kvc->sys->ops;
+	struct kvcache_tenant_set t = {
+		.tenant = self->e.kvc->tenant,
+		.set = KVCACHE_SET_LIMITS,
+		.max = 63,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+	struct kvc_sys_ops ops = *own;
+	char said[512];
+
+	ops.name = "device";
+	self->e.kvc->sys->ops = &ops;
+	EXPECT_EQ(0, not_ours(&self->e));
+	self->opts.max_pages = 3;
+	SAID(said, EXPECT_EQ(-1, not_ours(&self->e)));
+	EXPECT_STREQ("kvcache-run: --max-pages: the device has its own pool and limits: leave it out, or set KVCACHE=local\n",
+		     said);
+	self->opts.page_size = 65536;
+	SAID(said, EXPECT_EQ(-1, not_ours(&self->e)));
+	EXPECT_NE(NULL, strstr(said, "--page-size: the device"));
+	self->opts.pool = 1 << 20;
+	SAID(said, EXPECT_EQ(-1, not_ours(&self->e)));
+	EXPECT_NE(NULL, strstr(said, "--pool: the device"));
+	/* 64 pages of 8 tokens. */
+	self->v[0]->max_new = 1000;
+	self->e.ctx_len = 2000;
+	SAID(said, EXPECT_FALSE(room_possible(&self->e, self->v[0])));
+	EXPECT_NE(NULL, strstr(said, ", a pool of 2016K\n"));
+	ASSERT_EQ(0, kvc_call(self->e.kvc, KVCACHE_NR_TENANT_SET, &t));
+	SAID(said, EXPECT_FALSE(room_possible(&self->e, self->v[0])));
+	EXPECT_NE(NULL, strstr(said, ", a max of 126 pages for tenant default and a pool of 2016K\n"));
+	self->v[0]->max_new = 64 * 8 - 4;
+	SAID(said, EXPECT_FALSE(room_possible(&self->e, self->v[0])));
+	EXPECT_NE(NULL, strstr(said, ", a max of 64 pages for tenant default\n"));
+	self->e.kvc->sys->ops = own;
+	EXPECT_EQ(0, not_ours(&self->e));
+	SAID(said, EXPECT_FALSE(room_possible(&self->e, self->v[0])));
+	EXPECT_NE(NULL, strstr(said, ", --max-pages 64\n"));
+}
+
 /* How much room there is cannot be told then: the reason is. */
 TEST_F(steps, pages_are_revoked)
 {
@@ -178,8 +239,7 @@ TEST_F(steps, pages_are_revoked)
 		.deadline_ns = 1,
 	};
 	struct kvcache_query q = { .flags = 0 };
-	char said[512] = "";
-	int err, fd[2];
+	char said[512];
 
 	ASSERT_EQ(0, kvc_seq_create(self->e.cache, NULL, &c->seq));
 	ASSERT_EQ(0, kvc_seq_reserve(c->seq, 5, 0));
@@ -191,17 +251,8 @@ TEST_F(steps, pages_are_revoked)
 	t.deadline_ns = KVCACHE_TIME_NEVER;
 	ASSERT_EQ(0, kvc_call(self->e.kvc, KVCACHE_NR_TENANT_SET, &t));
 
-	fflush(stderr);
-	ASSERT_EQ(0, pipe(fd));
-	err = dup(2);
-	dup2(fd[1], 2);
-	EXPECT_FALSE(room_possible(&self->e, c));
-	room_ended(&self->e, c, 1);
-	dup2(err, 2);
-	close(err);
-	close(fd[1]);
-	EXPECT_GT(read(fd[0], said, sizeof(said) - 1), 0);
-	close(fd[0]);
+	SAID(said, EXPECT_FALSE(room_possible(&self->e, c));
+		   room_ended(&self->e, c, 1));
 	EXPECT_STREQ("kvcache-run: conversation 1 is refused: Stale file handle: begin it anew\n"
 		     "kvcache-run: conversation 1 ends after 0 tokens: Stale file handle: begin it anew\n",
 		     said);

@@ -75,22 +75,41 @@ static int weights_id(const struct engine *e, uint8_t id[32])
 	return 0;
 }
 
+/* What was asked of a pool that is not this program's. */
+static int not_ours(const struct engine *e)
+{
+	const struct options *o = e->opts;
+	const char *opt = o->pool ? "--pool" :
+			  o->page_size ? "--page-size" :
+			  o->max_pages ? "--max-pages" : NULL;
+
+	if (!opt || engine_local(e))
+		return 0;
+	return complain("%s: the %s has its own pool and limits: leave it out, or set KVCACHE=local",
+			opt, kvc_backend(e->kvc));
+}
+
 static int open_backend(struct engine *e)
 {
 	const struct options *o = e->opts;
+	char why[256] = "";
 	const struct kvc_open_opts open = {
 		.sz = sizeof(open),
 		.flags = KVC_OPEN_LOCAL,
+		.tenant = o->tenant,
 		.local_bytes = o->pool,
 		.local_page_size = o->page_size,
 		.local_max = o->max_pages,
+		.msg = why,
+		.msg_len = sizeof(why),
 	};
 	struct kvcache_query q = { .flags = 0 };
 	int ret = kvc_open(NULL, &open, &e->kvc);
 
 	if (ret)
-		return complain("no pool: %s: check --pool, --page-size and --max-pages",
-				strerror(-ret));
+		return complain("no pool: %s", why[0] ? why : strerror(-ret));
+	if (not_ours(e))
+		return -1;
 	ret = kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
 	if (ret)
 		return complain("no pool: %s", kvc_errmsg(e->kvc));
@@ -123,7 +142,8 @@ int engine_pool(struct engine *e)
 		    &e->group, &e->shape);
 	ret = kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache);
 	if (ret)
-		return complain("no cache: %s", kvc_errmsg(e->kvc));
+		return complain("no cache: %s%s", kvc_errmsg(e->kvc),
+				ret == -EAGAIN ? ": give fewer --threads" : "");
 	return 0;
 }
 
@@ -164,6 +184,30 @@ void engine_close(struct engine *e)
 		tokenizer_destroy(e->tok);
 	if (e->gguf)
 		gguf_close(e->gguf);
+}
+
+bool engine_local(const struct engine *e)
+{
+	return !strcmp(kvc_backend(e->kvc), "local");
+}
+
+void engine_limits(const struct engine *e, struct limits *out)
+{
+	struct kvcache_query q = { .flags = 0 };
+	struct kvcache_tenant_get t = { .flags = 0 };
+
+	kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
+	*out = (struct limits){
+		.pool_pages = q.out_pools[0].nr_pages,
+		.max_pages = KVCACHE_LIMIT_MAX,
+	};
+	/* The list may have others: it is asked to begin here. */
+	t.start = q.out_tenant;
+	if (kvc_call(e->kvc, KVCACHE_NR_TENANT_GET, &t) || !t.out_nr ||
+	    t.out_info[0].id != q.out_tenant)
+		return;
+	out->max_pages = t.out_info[0].max;
+	strcpy(out->tenant, t.out_info[0].name);
 }
 
 void engine_pages(const struct engine *e, uint64_t *held, uint64_t *cached,

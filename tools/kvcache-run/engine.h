@@ -56,6 +56,23 @@ int engine_pool(struct engine *e);
 int engine_load(struct engine *e);
 void engine_close(struct engine *e);
 
+/* The pool is this process's: options say how large it is. */
+bool engine_local(const struct engine *e);
+
+/**
+ * struct limits - what bounds the pages of this program
+ * @pool_pages: pages of the pool
+ * @max_pages: pages that its tenant may own, or KVCACHE_LIMIT_MAX
+ * @tenant: the tenant's name, or ""
+ */
+struct limits {
+	uint64_t pool_pages;
+	uint64_t max_pages;
+	char tenant[KVCACHE_NAME_LEN];
+};
+
+void engine_limits(const struct engine *e, struct limits *out);
+
 /**
  * engine_pages() - pages of the pool that are in use
  * @e: the engine

@@ -110,18 +110,25 @@ static int close_output(FILE *f, const char *path)
 /* More conversations at once than pages could not even begin. */
 static int check_parallel(const struct run *r)
 {
+	const char *remedy;
 	struct kvc_room room;
+	struct limits l;
 	uint32_t none = 0;
 
 	if (!r->opts.parallel_given || r->opts.no_cache || r->opts.score ||
 	    kvc_predict(r->engine.cache, NULL, &none, 1, 0, &room) ||
 	    r->opts.parallel <= room.limit_pages)
 		return 0;
+	engine_limits(&r->engine, &l);
+	if (room.limit_pages == l.max_pages)
+		remedy = engine_local(&r->engine) ? "a higher --max-pages" :
+						    "the tenant a higher max";
+	else
+		remedy = engine_local(&r->engine) ? "a bigger --pool" :
+						    "the device a bigger pool";
 	return complain("--parallel %u: %llu pages are allowed, and a conversation holds one at least: give --parallel %llu, or %s",
 			r->opts.parallel, (unsigned long long)room.limit_pages,
-			(unsigned long long)room.limit_pages,
-			room.limit_pages == r->opts.max_pages ?
-			"a higher --max-pages" : "a bigger --pool");
+			(unsigned long long)room.limit_pages, remedy);
 }
 
 static int run(struct run *r)

@@ -45,9 +45,10 @@ static const char help[] =
 "Memory\n"
 "      --kv TYPE          of keys and values: f32, f16 (default), bf16\n"
 "      --kv-k TYPE, --kv-v TYPE  of one of them\n"
-"      --pool SIZE        bytes in the pool, such as 512M (1G)\n"
-"      --page-size SIZE   bytes in a page, a power of two (2M)\n"
-"      --max-pages N      limit of this tenant\n"
+"      --pool SIZE        bytes in the pool of this process, such as 512M (1G)\n"
+"      --page-size SIZE   bytes in its pages, a power of two (2M)\n"
+"      --max-pages N      pages that may be held\n"
+"      --tenant NAME      the tenant that holds them (a device: the user's own)\n"
 "      --ctx N            tokens in a conversation (the model's context)\n"
 "      --on-full ACTION   when no page is left for one more token: preempt lets\n"
 "                         the youngest conversation wait and continue (default),\n"
@@ -73,13 +74,16 @@ static const char help[] =
 "Exit status: 0; 1 bad input, a refusal or a failed check; 2 usage; 130 when\n"
 "interrupted.\n";
 
+#define COUNT_MAX	(UINT32_MAX / 2)
+#define PAGE_SIZE_MIN	64		/* of a pool in this process */
+
 enum {
 	OPT_TOKENS = 256, OPT_REQUESTS, OPT_SYSTEM, OPT_SYSTEM_FILE, OPT_RAW,
 	OPT_CHAT, OPT_TEMP, OPT_TOP_P, OPT_MIN_P, OPT_SEED, OPT_IGNORE_END,
 	OPT_JSON, OPT_TIMING, OPT_KV, OPT_KV_K, OPT_KV_V, OPT_POOL,
-	OPT_PAGE_SIZE, OPT_MAX_PAGES, OPT_CTX, OPT_ON_FULL, OPT_NO_REUSE,
-	OPT_NO_CACHE, OPT_WEIGHTS, OPT_CHUNK, OPT_PARALLEL, OPT_THREADS,
-	OPT_ISA, OPT_VERIFY, OPT_SCORE,
+	OPT_PAGE_SIZE, OPT_MAX_PAGES, OPT_TENANT, OPT_CTX, OPT_ON_FULL,
+	OPT_NO_REUSE, OPT_NO_CACHE, OPT_WEIGHTS, OPT_CHUNK, OPT_PARALLEL,
+	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE,
 };
 
 static const struct option longopts[] = {
@@ -107,6 +111,7 @@ static const struct option longopts[] = {
 	{ "pool", required_argument, NULL, OPT_POOL },
 	{ "page-size", required_argument, NULL, OPT_PAGE_SIZE },
 	{ "max-pages", required_argument, NULL, OPT_MAX_PAGES },
+	{ "tenant", required_argument, NULL, OPT_TENANT },
 	{ "ctx", required_argument, NULL, OPT_CTX },
 	{ "on-full", required_argument, NULL, OPT_ON_FULL },
 	{ "no-reuse", no_argument, NULL, OPT_NO_REUSE },
@@ -143,11 +148,12 @@ static int number(const char *opt, const char *s, uint64_t min, uint64_t max,
 			(unsigned long long)min, (unsigned long long)max);
 }
 
-static int number32(const char *opt, const char *s, uint32_t min, uint32_t *out)
+static int number32(const char *opt, const char *s, uint32_t min, uint32_t max,
+		    uint32_t *out)
 {
 	uint64_t v;
 
-	if (number(opt, s, min, UINT32_MAX / 2, &v))
+	if (number(opt, s, min, max, &v))
 		return -1;
 	*out = v;
 	return 0;
@@ -212,7 +218,7 @@ static int set_number(struct options *o, int opt, const char *arg)
 {
 	switch (opt) {
 	case 'n':
-		return number32("-n", arg, 0, &o->sampling.max_new);
+		return number32("-n", arg, 0, COUNT_MAX, &o->sampling.max_new);
 	case OPT_TEMP:
 		return real("--temp", arg, 0, 100, &o->sampling.temp);
 	case OPT_TOP_P:
@@ -237,14 +243,15 @@ static int set_number(struct options *o, int opt, const char *arg)
 	case OPT_MAX_PAGES:
 		return number("--max-pages", arg, 1, UINT32_MAX, &o->max_pages);
 	case OPT_CTX:
-		return number32("--ctx", arg, 2, &o->ctx);
+		return number32("--ctx", arg, 2, COUNT_MAX, &o->ctx);
 	case OPT_CHUNK:
-		return number32("--chunk", arg, 1, &o->chunk);
+		return number32("--chunk", arg, 1, COUNT_MAX, &o->chunk);
 	case OPT_PARALLEL:
 		o->parallel_given = true;
-		return number32("--parallel", arg, 1, &o->parallel);
+		return number32("--parallel", arg, 1, COUNT_MAX, &o->parallel);
 	case OPT_THREADS:
-		return number32("--threads", arg, 1, &o->threads);
+		return number32("--threads", arg, 1, MAX_THREADS,
+				&o->threads);
 	case OPT_WEIGHTS:
 		return weights(arg, &o->weights);
 	case OPT_ON_FULL:
@@ -303,6 +310,9 @@ static int set(struct options *o, int opt, const char *arg)
 	case OPT_NO_CACHE:
 		o->no_cache = true;
 		break;
+	case OPT_TENANT:
+		o->tenant = arg;
+		break;
 	case OPT_ISA:
 		o->isa = arg;
 		break;
@@ -316,6 +326,41 @@ static int set(struct options *o, int opt, const char *arg)
 		return set_number(o, opt, arg);
 	}
 	return 0;
+}
+
+/* Kernels by a name that @opt gives, if any. */
+static int check_isa(const char *opt, const char *name)
+{
+	const struct kva_ops *ops;
+	char names[128] = "";
+	bool known = false;
+	int i, runs;
+
+	if (!name || !*name)
+		return 0;
+	for (i = 0; (ops = kva_variant(i, &runs)); i++) {
+		if (!strcmp(name, ops->name)) {
+			if (runs)
+				return 0;
+			known = true;
+		}
+		if (runs)
+			snprintf(names + strlen(names),
+				 sizeof(names) - strlen(names), "%s%s",
+				 *names ? ", " : "", ops->name);
+	}
+	return complain("%s %s: %s: give one of %s", opt, name,
+			known ? "not for this CPU" : "no such kernels", names);
+}
+
+static int check_page_size(uint64_t size)
+{
+	if (!size || (size >= PAGE_SIZE_MIN && size <= KVCACHE_PAGE_SIZE_MAX &&
+		      !(size & (size - 1))))
+		return 0;
+	return complain("--page-size %llu: give a power of two from %u to %lluM",
+			(unsigned long long)size, PAGE_SIZE_MIN,
+			(unsigned long long)KVCACHE_PAGE_SIZE_MAX >> 20);
 }
 
 /* Who reads standard input, in the order of reading; NULL past the last. */
@@ -360,10 +405,9 @@ static int check(const struct options *o)
 	if (o->verify && o->weights != MODEL_WEIGHTS_F32)
 		return complain("--weights %s: the bounds of --verify are for f32: leave it out",
 				weights_name(o->weights));
-	if (o->page_size & (o->page_size - 1))
-		return complain("--page-size %llu: give a power of two",
-				(unsigned long long)o->page_size);
-	return 0;
+	if (check_page_size(o->page_size) || check_isa("--isa", o->isa))
+		return -1;
+	return check_isa("KVATTN_ISA", getenv("KVATTN_ISA"));
 }
 
 int options_parse(int argc, char **argv, struct options *o)

@@ -16,6 +16,9 @@
 #define RUN_USAGE	2
 #define RUN_STOPPED	130	/* SIGINT */
 
+/* kva_threads_create() makes no more. */
+#define MAX_THREADS	1024
+
 /* No token at all is left with 0. */
 #define MIN_TOP_P	1e-6
 
@@ -82,6 +85,7 @@ struct options {
 	uint64_t pool;
 	uint64_t page_size;
 	uint64_t max_pages;
+	const char *tenant;
 	const char *isa;
 	enum on_full on_full;
 	bool json;

@@ -47,20 +47,23 @@ static void lever(char *buf, const char *fmt, ...)
 /* All that allows fewer pages than are wanted: a bigger pool, a higher limit. */
 static void lever_pool(const struct engine *e, char *buf, uint64_t want)
 {
-	const struct options *o = e->opts;
-	bool limit = o->max_pages && o->max_pages < want, pool;
-	struct kvcache_query q = { .flags = 0 };
-	char size[32];
+	char size[32], max[128], pool[64];
+	struct limits l;
 
-	kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
-	pool = q.out_pools[0].nr_pages < want;
+	engine_limits(e, &l);
 	option_size(want * e->page_size, size);
-	if (limit && pool)
-		lever(buf, "--max-pages %" PRIu64 " and --pool %s", want, size);
-	else if (limit)
-		lever(buf, "--max-pages %" PRIu64, want);
+	if (engine_local(e)) {
+		snprintf(max, sizeof(max), "--max-pages %" PRIu64, want);
+		snprintf(pool, sizeof(pool), "--pool %s", size);
+	} else {
+		snprintf(max, sizeof(max), "a max of %" PRIu64 " pages for tenant %s",
+			 want, l.tenant);
+		snprintf(pool, sizeof(pool), "a pool of %s", size);
+	}
+	if (l.max_pages < want && l.pool_pages < want)
+		lever(buf, "%s and %s", max, pool);
 	else
-		lever(buf, "--pool %s", size);
+		lever(buf, "%s", l.max_pages < want ? max : pool);
 }
 
 /* A smaller type of keys and values, if @limit pages are enough then. */

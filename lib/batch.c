@@ -481,8 +481,10 @@ static int advance(struct kvc_seq *s, uint32_t n)
 int kvc_batch_commit(struct kvc_batch *b)
 {
 	uint32_t i, n = b->n;
+	struct kvc_msg msg;
 	int rc = 0, err;
 
+	kvc_msg_save(b->c->ctx, &msg);
 	rc = check_layer(b, 0);
 	if (rc)
 		return rc;
@@ -499,6 +501,9 @@ int kvc_batch_commit(struct kvc_batch *b)
 		if (!rc)
 			rc = err;
 	}
+	/* Pages that could not be published stay private. */
+	if (!rc)
+		kvc_msg_restore(b->c->ctx, &msg);
 	return rc;
 }
 

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <kvattn.h>
 #include <kvcache/kvcache.h>
 
@@ -38,11 +39,13 @@
  * @ev_dropped: events lost before the next one
  * @ev_wanted: kvc_events() was called, so they are kept
  */
+#define KVC_MSG_LEN 256
+
 struct kvc {
 	struct kvc_sys *sys;
 	uint32_t tenant;
 	struct kvc_cache *caches;
-	char msg[256];
+	char msg[KVC_MSG_LEN];
 	struct kvcache_event ev[KVC_EVENTS];
 	uint32_t ev_first;
 	uint32_t ev_nr;
@@ -60,11 +63,28 @@ static inline int kvc_nomem(struct kvc *ctx)
 }
 
 /*
+ * A call that succeeds may have been refused something on its way, such as room
+ * for a copy: kvc_errmsg() stays what it was before.
+ */
+struct kvc_msg {
+	char s[KVC_MSG_LEN];
+};
+
+static inline void kvc_msg_save(const struct kvc *ctx, struct kvc_msg *m)
+{
+	memcpy(m->s, ctx->msg, sizeof(m->s));
+}
+
+static inline void kvc_msg_restore(struct kvc *ctx, const struct kvc_msg *m)
+{
+	memcpy(ctx->msg, m->s, sizeof(m->s));
+}
+
+/*
  * Copy a caller's struct that begins with its size: what it does not have is
  * zero. -EINVAL if it has something that this library does not know.
  */
 int kvc_opts_copy(void *dst, size_t dst_size, const void *src);
-
 
 /* realloc() to hold @want, at least doubling *@cap; NULL without memory. */
 void *kvc_regrow(void *p, uint32_t *cap, uint32_t want, size_t elem);

@@ -111,9 +111,9 @@ static int predict_match(struct kvc_cache *c, struct kvc_match *m,
 	return count_idle(c, m, held, &r->idle_pages);
 }
 
-int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
-		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
-		struct kvc_room *out)
+static int predict(struct kvc_cache *c, const struct kvc_seq *seq,
+		   const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
+		   struct kvc_room *out)
 {
 	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_match m[KVC_MAX_GROUPS] = { 0 };
@@ -157,4 +157,19 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	if (!rc)
 		*out = r;
 	return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
+}
+
+int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
+		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
+		struct kvc_room *out)
+{
+	struct kvc_msg msg;
+	int rc;
+
+	kvc_msg_save(c->ctx, &msg);
+	rc = predict(c, seq, tokens, ntokens, extra, out);
+	/* That there is no room is the answer. */
+	if (!rc)
+		kvc_msg_restore(c->ctx, &msg);
+	return rc;
 }

@@ -76,11 +76,16 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 
 void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
 {
+	struct kvc_msg msg;
+	struct kvc *ctx;
+
 	if (!s)
 		return;
+	ctx = s->c->ctx;
+	kvc_msg_save(ctx, &msg);
 	if (s->batch)
 		kvc_batch_abort(s->batch);
-	kvc_lost_poll(s->c->ctx);
+	kvc_lost_poll(ctx);
 	if (kvc_seq_stale(s))
 		flags |= KVC_SEQ_DISCARD;
 	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
@@ -89,6 +94,7 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
 		kvc_pages_put(s->c, s->chain[i].pages, s->chain[i].n);
 	}
 	seq_delete(s);
+	kvc_msg_restore(ctx, &msg);
 }
 
 /* Pages for the rows to be copied, one a group that copies, else NULL. */
@@ -218,9 +224,11 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_match m[KVC_MAX_GROUPS] = { 0 };
 	struct kvc_cache *c = s->c;
+	struct kvc_msg msg;
 	uint32_t i;
 	int rc;
 
+	kvc_msg_save(c->ctx, &msg);
 	if (s->batch || kvc_seq_pages(s))
 		return kvc_fail(c->ctx, -EINVAL,
 				"the sequence holds pages or is in a batch: a prefix is for a new one");
@@ -245,6 +253,8 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
 	for (i = 0; i < c->l.ngroups; i++)
 		remember_found(s, i);
+	/* No room for a copy is not a failure. */
+	kvc_msg_restore(c->ctx, &msg);
 	return s->len;
 }
 
@@ -252,9 +262,11 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 {
 	struct kvc_cache *c = s->c;
 	uint32_t i, k, n, full;
+	struct kvc_msg msg;
 	struct kvc_seq *q;
 	int rc;
 
+	kvc_msg_save(c->ctx, &msg);
 	if (s->batch)
 		return kvc_fail(c->ctx, -EBUSY,
 				"the sequence is in a planned batch: commit or abort that first");
@@ -294,6 +306,8 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 			memcpy(to->ends, from->ends, full * sizeof(*to->ends));
 		memcpy(to->root, from->root, KVCACHE_KEY_LEN);
 	}
+	/* Pages that could not be published stay private. */
+	kvc_msg_restore(c->ctx, &msg);
 	*out = q;
 	return 0;
 }

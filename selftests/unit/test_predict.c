@@ -40,6 +40,33 @@ TEST_F(predict, a_new_conversation)
 	EXPECT_EQ(0, r.possible);
 }
 
+/* kvc_errmsg() is of calls that fail: no room is an answer. */
+TEST_F(predict, messages)
+{
+	struct kvc_seq *s = kit_seq(&self->k, NULL);
+	char said[KVC_MSG_LEN];
+	struct kvc_room r;
+
+	kit_prompt(&self->k, s, self->t, 3);
+	for (int i = 0; i < 2; i++) {
+		strcpy(said, kvc_errmsg(self->k.ctx));
+		EXPECT_EQ(i, said[0] != '\0');
+		/* A new one, one with a copied page, and one that grows. */
+		ASSERT_EQ(0, kvc_predict(self->k.c, NULL, NULL, 64, 1, &r));
+		EXPECT_EQ(0, r.fits);
+		EXPECT_STREQ(said, kvc_errmsg(self->k.ctx));
+		ASSERT_EQ(0, kvc_predict(self->k.c, NULL, self->t, 64, 64, &r));
+		EXPECT_EQ(3, r.reused_tokens);
+		EXPECT_EQ(0, r.fits);
+		EXPECT_STREQ(said, kvc_errmsg(self->k.ctx));
+		ASSERT_EQ(0, kvc_predict(self->k.c, s, NULL, 70, 0, &r));
+		EXPECT_EQ(0, r.fits);
+		EXPECT_STREQ(said, kvc_errmsg(self->k.ctx));
+		EXPECT_EQ(-E2BIG, kvc_seq_reserve(s, 70, 0));
+	}
+	kvc_seq_free(s, KVC_SEQ_DISCARD);
+}
+
 /* conformance c1.14: idle hits count as capacity, not as new pages. */
 TEST_F(predict, idle_hits)
 {
@@ -166,6 +193,7 @@ TEST(reuse_in_a_pool_that_is_just_enough)
 		EXPECT_EQ(1, r.possible);
 		s = kit_seq(&k, NULL);
 		ASSERT_EQ(tries[i].reused, kvc_seq_prefix(s, t, n));
+		EXPECT_STREQ("", kvc_errmsg(k.ctx));
 		if (kvc_seq_handles(s, 0, has, 2) == 2)
 			EXPECT_EQ(tries[i].shares, had[1] == has[1]);
 		ASSERT_EQ(0, kvc_seq_reserve(s, n - tries[i].reused, 0));

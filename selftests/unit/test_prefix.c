@@ -389,6 +389,7 @@ TEST_F(prefix, full_pages_that_stay_private)
 	ASSERT_EQ(0, kit_add(&k, a, self->t + 4, 9));
 	EXPECT_EQ(1, kit_pool(&k).nr_shared);
 	EXPECT_EQ(3, kit_pool(&k).nr_private);
+	EXPECT_STREQ("", kvc_errmsg(k.ctx));
 	b = kit_seq(&k, NULL);
 	EXPECT_EQ(12, kvc_seq_prefix(b, self->t, 13));
 	kvc_seq_handles(a, 0, ha, 8);
@@ -400,12 +401,18 @@ TEST_F(prefix, full_pages_that_stay_private)
 	kit_check(&k, c);
 	kvc_seq_free(c, KVC_SEQ_DISCARD);
 	ASSERT_EQ(0, kvc_seq_fork(b, &c));
+	EXPECT_STREQ("", kvc_errmsg(k.ctx));
 	ASSERT_EQ(0, kvc_seq_truncate(c, 11));
 	ASSERT_EQ(0, kit_add(&k, c, self->t + 40, 2));
 	kit_check(&k, a);
 	kit_check(&k, b);
 	kit_check(&k, c);
 	kvc_seq_free(c, KVC_SEQ_DISCARD);
+	/* What ends, and is published in part, is no failure either. */
+	ASSERT_EQ(0, kvc_seq_fork(a, &c));
+	ASSERT_EQ(0, kit_add(&k, c, self->t + 50, 1));
+	kvc_seq_free(c, 0);
+	EXPECT_STREQ("", kvc_errmsg(k.ctx));
 	/* With one holder the page is written in place, and forgotten. */
 	kvc_seq_free(a, KVC_SEQ_DISCARD);
 	ASSERT_EQ(0, kvc_seq_truncate(b, 11));

@@ -370,8 +370,9 @@ struct kvc_room {
  *
  * What is found is held while the question is asked, and then given back: its
  * pages count as just used, and the keys as looked up, in the backend's
- * counters but not in struct kvc_stats. Return: 0; -ESTALE pages of @seq were
- * revoked; or another -errno.
+ * counters but not in struct kvc_stats. That there is no room is an answer and
+ * no failure, so kvc_errmsg() does not tell of it. Return: 0; -ESTALE pages of
+ * @seq were revoked; or another -errno.
  */
 int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,

@@ -46,3 +46,5 @@ check-vm:
 		$(call comma-list,$(vm-kernels)) $(vm-suites)
 
 .PHONY: modules dev-tests check-vm $(vm-kernels:%=module-%)
+
+include kmod/install.mk

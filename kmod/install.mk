@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+#
+# The kernel module in its place. Included by selftests/vm/vm.mk, which builds
+# it.
+#
+#   make modules_install  the module for the kernel of KDIR, the udev rule, and
+#                         the source for dkms, below DESTDIR; the module below
+#                         INSTALL_MOD_PATH if that is another
+#   make modules_sign     the built module, with KEY= and CERT= (PEM or DER)
+
+udevrulesdir ?= /usr/lib/udev/rules.d
+dkmsdir ?= /usr/src/kvcache-$(VERSION)
+INSTALL_MOD_PATH ?= $(DESTDIR)
+dkms-files = $(filter-out %.mk %.rules %/dkms.conf,\
+	$(wildcard kmod/*.[ch] kmod/Kbuild kmod/include/uapi/linux/*.h))
+
+# Not by the kernel's own rule: with headers' packages that says that it has no
+# key and no System.map, and leaves out depmod. A stage for a package needs none.
+modules_install: modules
+	$(Q)release=$$(modinfo -F vermagic $(KMOD)/kvcache.ko) && \
+		release=$${release%% *} && \
+		to=$(abspath $(INSTALL_MOD_PATH))/lib/modules/$$release && \
+		$(INSTALL) -D -m 644 $(KMOD)/kvcache.ko \
+			$$to/updates/kvcache.ko && \
+		{ [ ! -e $$to/modules.order ] || \
+			depmod -b /$(abspath $(INSTALL_MOD_PATH)) $$release; }
+	$(Q)$(INSTALL) -D -m 644 kmod/60-kvcache.rules \
+		$(DESTDIR)$(udevrulesdir)/60-kvcache.rules
+	$(Q)for f in $(dkms-files:kmod/%=%); do \
+		$(INSTALL) -D -m 644 kmod/$$f $(DESTDIR)$(dkmsdir)/$$f || exit; \
+	done
+	$(Q)sed 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(VERSION)"/' \
+		kmod/dkms.conf >$(DESTDIR)$(dkmsdir)/dkms.conf
+
+modules_sign: modules
+	$(Q)[ -r '$(KEY)' ] && [ -r '$(CERT)' ] || { \
+		echo "usage: make modules_sign KEY=FILE CERT=FILE" >&2; exit 1; }
+	$(Q)$(KDIR)/scripts/sign-file sha256 '$(KEY)' '$(CERT)' \
+		$(KMOD)/kvcache.ko
+
+.PHONY: modules_install modules_sign

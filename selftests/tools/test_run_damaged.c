@@ -87,6 +87,30 @@ TEST(fewer_tokens_than_are_compared)
 	}
 }
 
+/* It is found before what is there is lost. */
+TEST(a_tensor_that_is_missing)
+{
+	struct tiny t = { .vocab = 300, .ntokens = 300 };
+	const char *json = kit_file("old.json", "old", 3);
+	const char *csv = kit_file("old.csv", "old", 3), *path;
+	static const char *const part[] = {
+		"output_norm.weight", "blk.0.ffn_up.weight",
+	};
+	struct ran r;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		t.leave_out = part[i];
+		path = file("missing.gguf", &t);
+		r = kit_run(NULL, "-m %s " QUICK " -p x --json=%s --timing %s",
+			    path, json, csv);
+		REFUSED(r, part[i]);
+		REFUSED(r, " is missing: the file is not a whole model");
+		EXPECT_STREQ("old", kit_read(json));
+		EXPECT_STREQ("old", kit_read(csv));
+	}
+}
+
 TEST(weights_that_are_no_numbers)
 {
 	static const char want[] = "logits are not numbers: the file is damaged";

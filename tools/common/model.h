@@ -83,6 +83,10 @@ struct model_opts {
 int model_probe(const struct gguf *g, struct model_info *info, char *err,
 		size_t errlen);
 
+/* What model_load() would refuse, without loading weights. */
+int model_check(const struct gguf *g, enum model_weights weights, char *err,
+		size_t errlen);
+
 /**
  * model_load() - a model, whose weights stay in the file's mapping
  * @g: the file; must stay open while the model lives

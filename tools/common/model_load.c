@@ -441,11 +441,56 @@ static void read_weights(const struct loader *l, const struct model_opts *opts,
 	(void)sink;
 }
 
+/* Everything that can be refused, and nothing that takes long. */
+static int prepare(const struct loader *l, enum model_weights weights,
+		   struct model *m)
+{
+	int ret;
+
+	ret = read_shape(l, &m->info);
+	if (!ret)
+		ret = get_rest(l, m);
+	if (ret)
+		return ret;
+	m->layers = calloc(m->info.nlayers, sizeof(*m->layers));
+	if (!m->layers)
+		return fail(l, -ENOMEM, "out of memory");
+	ret = get_tensors(l, m);
+	if (ret)
+		return ret;
+	if (weights == MODEL_WEIGHTS_AUTO)
+		weights = matmul_has_bf16() ? MODEL_WEIGHTS_BF16 :
+					      MODEL_WEIGHTS_F32;
+	ret = matmul_create(m->threads, weights == MODEL_WEIGHTS_BF16 ?
+			    MATMUL_BF16 : MATMUL_F32, &m->mm);
+	if (ret)
+		return fail(l, ret, ret == -EOPNOTSUPP ?
+			    "this CPU has no bf16 products, or not what KVATTN_ISA names" :
+			    "out of memory");
+	snprintf(m->products, sizeof(m->products), "%s %s, onednn %s",
+		 gguf_type_name(m->layers[0].q.type), matmul_isa(m->mm),
+		 weights == MODEL_WEIGHTS_BF16 ? "bf16" : "f32");
+	return 0;
+}
+
+int model_check(const struct gguf *g, enum model_weights weights, char *err,
+		size_t errlen)
+{
+	struct loader l = { .g = g, .err = err, .errlen = errlen };
+	struct model *m = calloc(1, sizeof(*m));
+	int ret;
+
+	if (!m)
+		return fail(&l, -ENOMEM, "out of memory");
+	ret = prepare(&l, weights, m);
+	model_free(m);
+	return ret;
+}
+
 int model_load(const struct gguf *g, const struct model_opts *opts,
 	       struct kva_threads *threads, struct model **out, char *err,
 	       size_t errlen)
 {
-	enum model_weights weights = opts ? opts->weights : MODEL_WEIGHTS_AUTO;
 	struct loader l = { .g = g, .err = err, .errlen = errlen };
 	struct model *m = calloc(1, sizeof(*m));
 	int ret;
@@ -453,37 +498,12 @@ int model_load(const struct gguf *g, const struct model_opts *opts,
 	if (!m)
 		return fail(&l, -ENOMEM, "out of memory");
 	m->threads = threads;
-	ret = read_shape(&l, &m->info);
-	if (!ret)
-		ret = get_rest(&l, m);
-	if (ret)
-		goto fail;
-	m->layers = calloc(m->info.nlayers, sizeof(*m->layers));
-	if (!m->layers) {
-		ret = fail(&l, -ENOMEM, "out of memory");
-		goto fail;
-	}
-	ret = get_tensors(&l, m);
-	if (ret)
-		goto fail;
-	if (weights == MODEL_WEIGHTS_AUTO)
-		weights = matmul_has_bf16() ? MODEL_WEIGHTS_BF16 :
-					      MODEL_WEIGHTS_F32;
-	ret = matmul_create(threads, weights == MODEL_WEIGHTS_BF16 ?
-			    MATMUL_BF16 : MATMUL_F32, &m->mm);
+	ret = prepare(&l, opts ? opts->weights : MODEL_WEIGHTS_AUTO, m);
 	if (ret) {
-		fail(&l, ret, ret == -EOPNOTSUPP ?
-		     "this CPU has no bf16 products, or not what KVATTN_ISA names" :
-		     "out of memory");
-		goto fail;
+		model_free(m);
+		return ret;
 	}
-	snprintf(m->products, sizeof(m->products), "%s %s, onednn %s",
-		 gguf_type_name(m->layers[0].q.type), matmul_isa(m->mm),
-		 weights == MODEL_WEIGHTS_BF16 ? "bf16" : "f32");
 	read_weights(&l, opts, m);
 	*out = m;
 	return 0;
-fail:
-	model_free(m);
-	return ret;
 }

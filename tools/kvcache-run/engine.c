@@ -23,7 +23,8 @@ int engine_open(struct engine *e, const struct options *opts)
 	*e = (struct engine){ .opts = opts };
 	if (gguf_open(opts->model, &e->gguf, err, sizeof(err)))
 		return complain("%s", err);
-	if (model_probe(e->gguf, &e->info, err, sizeof(err)))
+	if (model_probe(e->gguf, &e->info, err, sizeof(err)) ||
+	    model_check(e->gguf, opts->weights, err, sizeof(err)))
 		return complain("%s: %s", opts->model, err);
 	if (tokenizer_create(e->gguf, &e->tok, e->tok_err,
 			     sizeof(e->tok_err)))

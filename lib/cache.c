@@ -7,6 +7,8 @@
 
 #include "internal.h"
 
+#define MAX_SPLIT (1U << 24)
+
 static int find_pool(struct kvc *ctx, uint32_t id,
 		     struct kvcache_pool_info *out)
 {
@@ -24,6 +26,31 @@ static int find_pool(struct kvc *ctx, uint32_t id,
 	}
 	kvc_fail(ctx, -ENOENT, "there is no pool %u", id);
 	return -ENOENT;
+}
+
+/*
+ * Everybody may ask whether a tenant exists by publishing into it, while only
+ * administrators see others' in a list. This page has no key: it is refused in
+ * any case, after the domain was looked at.
+ */
+static int check_domain(const struct kvc_cache *c)
+{
+	struct kvcache_publish r = {
+		.pool = c->o.pool,
+		.nr = 1,
+		.domain = c->o.domain,
+	};
+	struct kvc_msg msg;
+
+	if (!r.domain)
+		return 0;
+	kvc_msg_save(c->ctx, &msg);
+	if (kvc_call(c->ctx, KVCACHE_NR_PUBLISH, &r) != -ENOENT) {
+		kvc_msg_restore(c->ctx, &msg);
+		return 0;
+	}
+	return kvc_fail(c->ctx, -ENOENT, "domain: there is no tenant %u",
+			r.domain);
 }
 
 static int choose_ops(struct kvc *ctx, const char *isa,
@@ -101,16 +128,18 @@ int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
 			      "struct kvc_model or kvc_cache_opts: bad sz, or members that this library does not know");
 		goto fail;
 	}
-	if (c->o.split % 16) {
+	if (c->o.split % 16 || c->o.split > MAX_SPLIT) {
 		rc = kvc_fail(ctx, -EINVAL,
-			      "a split of %u tokens is no multiple of 16",
-			      c->o.split);
+			      "a split of %u tokens: multiples of 16 to %u can be",
+			      c->o.split, MAX_SPLIT);
 		goto fail;
 	}
 	rc = choose_ops(ctx, c->o.isa, &c->ops);
 	if (rc)
 		goto fail;
 	rc = open_pool(c, &m);
+	if (!rc)
+		rc = check_domain(c);
 	if (rc)
 		goto fail;
 	rc = kva_threads_create(c->o.threads, &c->threads);

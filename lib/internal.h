@@ -26,6 +26,7 @@
 /* ---- ctx.c ------------------------------------------------------------ */
 
 #define KVC_EVENTS 256	/* kept for kvc_events(), as many as backends keep */
+#define KVC_MSG_LEN 256
 
 /**
  * struct kvc - a context
@@ -39,8 +40,6 @@
  * @ev_dropped: events lost before the next one
  * @ev_wanted: kvc_events() was called, so they are kept
  */
-#define KVC_MSG_LEN 256
-
 struct kvc {
 	struct kvc_sys *sys;
 	uint32_t tenant;

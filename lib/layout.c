@@ -14,6 +14,7 @@
 #include "internal.h"
 
 #define MAX_HEADS 4096
+#define MAX_Q_HEADS 65536	/* scratch of a row of queries stays below 2^32 */
 #define MIN_PAGE_SIZE 64	/* in-process test pools */
 #define FINGERPRINT_VERSION 1	/* of keys: changes when their meaning does */
 
@@ -43,7 +44,7 @@ static int check_group(const struct kvc_model *m, uint32_t i,
 	if (!g->kv_heads || g->kv_heads > MAX_HEADS)
 		return refuse(why, -EINVAL, "group %u: %u KV heads, 1 to %u can be",
 			      i, g->kv_heads, MAX_HEADS);
-	if (!m->q_heads || m->q_heads % g->kv_heads)
+	if (m->q_heads % g->kv_heads)
 		return refuse(why, -EINVAL,
 			      "group %u: %u query heads are no multiple of %u KV heads",
 			      i, m->q_heads, g->kv_heads);
@@ -80,6 +81,10 @@ static int check_model(const struct kvc_model *m, uint64_t page_size,
 			      "a page of %llu bytes: powers of two to %llu can be",
 			      (unsigned long long)page_size,
 			      KVCACHE_PAGE_SIZE_MAX);
+	if (!m->q_heads || m->q_heads > MAX_Q_HEADS)
+		return refuse(why, -EINVAL,
+			      "%u query heads, 1 to %u can be", m->q_heads,
+			      MAX_Q_HEADS);
 	if (m->page_tokens >= 16 && m->page_tokens % 8)
 		return refuse(why, -EINVAL,
 			      "%u tokens a page: from 16 on a multiple of 8",

@@ -170,6 +170,13 @@ TEST(caches)
 	o.pool = 0;
 	o.split = 8;
 	EXPECT_EQ(-EINVAL, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "a split of 8 tokens"));
+	o.split = (1 << 24) + 16;
+	EXPECT_EQ(-EINVAL, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "to 16777216 can be"));
+	o.split = 1 << 24;
+	ASSERT_EQ(0, kvc_cache_create(ctx, &m, &o, &c));
+	kvc_cache_destroy(c);
 	o.split = 0;
 	o.isa = "vax";
 	EXPECT_EQ(-EOPNOTSUPP, kvc_cache_create(ctx, &m, &o, &c));
@@ -193,6 +200,45 @@ TEST(caches)
 	m.sz = 0;
 	EXPECT_EQ(-EINVAL, kvc_cache_create(ctx, &m, &o, &c));
 	kvc_cache_destroy(NULL);
+	kvc_close(ctx);
+}
+
+/* A domain that is not there would be noticed at the first full page only. */
+TEST(domains)
+{
+	struct kvc_group g = { .kv_heads = 1, .k_dim = 16, .v_dim = 16 };
+	struct kvc_model m = {
+		.sz = sizeof(m), .nlayers = 1, .ngroups = 1, .groups = &g,
+		.q_heads = 1,
+	};
+	struct kvc_cache_opts o = { .sz = sizeof(o) };
+	struct kvcache_tenant_set t = {
+		.set = KVCACHE_SET_LIMITS, .max = KVCACHE_LIMIT_MAX,
+		.name = "commons",
+	};
+	struct kvc_cache *c;
+	struct kvc *ctx;
+
+	ASSERT_EQ(0, kvc_open("local:bytes=1M,page=64K", NULL, &ctx));
+	ASSERT_EQ(0, kvc_call(ctx, KVCACHE_NR_TENANT_CREATE, &t));
+	o.domain = t.out_tenant + 1;
+	EXPECT_EQ(-ENOENT, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "domain: there is no tenant"));
+	o.domain = UINT32_MAX;
+	EXPECT_EQ(-ENOENT, kvc_cache_create(ctx, &m, &o, &c));
+	kvc_close(ctx);
+
+	/* One that gives no grant yet, and the own one by its number. */
+	ASSERT_EQ(0, kvc_open("local:bytes=1M,page=64K", NULL, &ctx));
+	ASSERT_EQ(0, kvc_call(ctx, KVCACHE_NR_TENANT_CREATE, &t));
+	o.domain = t.out_tenant;
+	ASSERT_EQ(0, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_STREQ("", kvc_errmsg(ctx));
+	kvc_cache_destroy(c);
+	o.domain = ctx->tenant;
+	ASSERT_EQ(0, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_STREQ("", kvc_errmsg(ctx));
+	kvc_cache_destroy(c);
 	kvc_close(ctx);
 }
 

@@ -145,6 +145,8 @@ TEST(what_is_refused)
 	REFUSED(-EINVAL, bad.ngroups = KVC_MAX_GROUPS + 1);
 	REFUSED(-EINVAL, bad.groups = NULL);
 	REFUSED(-EINVAL, bad.q_heads = 0);
+	REFUSED(-EINVAL, bad.q_heads = 65537);
+	REFUSED(-EINVAL, bad.q_heads = UINT32_MAX);
 	REFUSED(-EINVAL, g.kv_heads = 0);
 	REFUSED(-EINVAL, g.kv_heads = 2);
 	REFUSED(-EINVAL, g.k_dim = 0);
@@ -157,6 +159,9 @@ TEST(what_is_refused)
 	REFUSED(-E2BIG, g.k_dim = 512);
 	REFUSED(-EOPNOTSUPP, g.window = 4);
 	REFUSED(-EOPNOTSUPP, g.sinks = 4);
+	bad = m;
+	bad.q_heads = 65536;
+	EXPECT_EQ(0, kvc_layout_init(&l, &bad, 2048, NULL, 0));
 	/* A group without a layer, a layer without a group. */
 	REFUSED(-EINVAL, (bad.nlayers = 2, bad.layer_group = layers));
 #undef REFUSED

@@ -553,17 +553,27 @@ TEST_F(prefix, publish_what_a_fork_holds)
 /* A domain that does not let us in is an error, and the tokens count. */
 TEST_F(prefix, without_a_grant)
 {
-	struct kit_spec spec = { .o.domain = 77 };
+	struct kvcache_tenant_grant g = { .rights = 0 };
+	struct kvcache_tenant_ref gone = { .flags = 0 };
 	struct kvc_item item = { NULL, self->t, 4 };
 	struct kit k;
 
-	kit_open(&k, &spec);
+	kit_open(&k, &(struct kit_spec) { .commons = 64 });
+	g.tenant = gone.tenant = k.c->o.domain;
+	g.to = k.ctx->tenant;
+	ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_GRANT, &g));
 	item.seq = kit_seq(&k, NULL);
-	ASSERT_EQ(0, kvc_batch_plan(k.b, &item, 1));
-	kit_append(&k, &item, 1, NULL);
-	EXPECT_EQ(-ENOENT, kvc_batch_commit(k.b));
-	EXPECT_EQ(4, kvc_seq_len(item.seq));
-	kit_check(&k, item.seq);
+	for (uint32_t i = 1; i <= 2; i++) {
+		ASSERT_EQ(0, kvc_batch_plan(k.b, &item, 1));
+		kit_append(&k, &item, 1, NULL);
+		EXPECT_EQ(i == 1 ? -EPERM : -ENOENT, kvc_batch_commit(k.b));
+		EXPECT_NE(NULL, strstr(kvc_errmsg(k.ctx), "PUBLISH: "));
+		EXPECT_EQ(4 * i, kvc_seq_len(item.seq));
+		kit_check(&k, item.seq);
+		if (i == 1)
+			ASSERT_EQ(0, kvc_call(k.ctx, KVCACHE_NR_TENANT_REMOVE,
+					      &gone));
+	}
 	kvc_seq_free(item.seq, 0);
 	kit_close(&k);
 }

@@ -156,9 +156,9 @@ int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n);
 
 /**
  * struct kvc_group - layers that share shape and window, and their pages
- * @kv_heads: KV heads
- * @k_dim: elements in a K row
- * @v_dim: elements in a V row
+ * @kv_heads: KV heads, up to 4,096
+ * @k_dim: elements in a K row, a multiple of 16, up to 1,024
+ * @v_dim: elements in a V row, likewise
  * @k_type: KVC_F32, _F16 or _BF16
  * @v_type: likewise
  * @window: tokens that a row sees, its own included; 0 for all (others are
@@ -182,7 +182,7 @@ struct kvc_group {
  * @ngroups: groups, 1 to KVC_MAX_GROUPS
  * @groups: the groups
  * @layer_group: [@nlayers] group of each layer; NULL: all in group 0
- * @q_heads: query heads, a multiple of each group's kv_heads
+ * @q_heads: query heads, a multiple of each group's kv_heads, up to 65,536
  * @page_tokens: slots in a page of every group; 0: the largest multiple of 8
  *               that fits, or, if fewer than 16 fit, as many as fit
  * @row_major: a head's rows one after the other, not the CPU's order
@@ -251,9 +251,10 @@ int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
  * @threads: threads for the kernels, 0 for one a CPU
  * @no_reuse: publish nothing and find nothing
  * @no_dedup: publish pages although equal ones exist
- * @domain: tenant to publish into; 0 for the own one
- * @split: tokens in one piece of a decode, a multiple of 16; 0 for 512.
- *         Results depend on it
+ * @domain: tenant to publish into; 0 for the own one. It must exist; the grant
+ *          to publish may come later
+ * @split: tokens in one piece of a decode, a multiple of 16 up to 2^24; 0 for
+ *         512. Results depend on it
  * @isa: kernel variant, NULL for the best
  * @salt: seeds every key; zeros for none. Those who share pages have the same
  */
@@ -276,8 +277,8 @@ struct kvc_cache_opts {
  * @opts: options, or NULL
  * @out: for kvc_cache_destroy()
  *
- * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -ENOENT no such pool;
- * -EOPNOTSUPP a window, or an @isa that this CPU does not run; -ENOMEM.
+ * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -EINVAL a @split that cannot
+ * be; -ENOENT no such pool or domain; -EOPNOTSUPP a window, or an @isa that this CPU does not run; -ENOMEM.
  */
 int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
 		     const struct kvc_cache_opts *opts, struct kvc_cache **out);

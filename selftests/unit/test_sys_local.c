@@ -118,6 +118,51 @@ TEST(open_defaults)
 	s->ops->close(s);
 }
 
+/* VmFlags of the mapping that @p lies in, with a space at each end. */
+static void vm_flags(const void *p, char *out, size_t len)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long first, end;
+	char line[512];
+	int here = 0;
+
+	out[0] = '\0';
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
+			here = (uintptr_t)p >= first && (uintptr_t)p < end;
+		if (here && !strncmp(line, "VmFlags:", 8))
+			snprintf(out, len, "%s", line + 8);
+	}
+	fclose(f);
+	if (strchr(out, '\n'))
+		*strchr(out, '\n') = ' ';
+}
+
+/* All of a pool asks for huge pages ("hg"), its first and its last. */
+TEST(memory_is_of_huge_pages)
+{
+	struct kvc_sys *s = open_local(2 << 20, 8, 0);
+	char flags[512];
+	uint64_t h[8];
+	uint32_t k;
+
+	if (access("/sys/kernel/mm/transparent_hugepage", F_OK))
+		SKIP(return, "the kernel has no transparent huge pages");
+	vm_flags(&k, flags, sizeof(flags));
+	if (!flags[0])
+		SKIP(return, "no VmFlags in /proc/self/smaps");
+	EXPECT_EQ(NULL, strstr(flags, " hg "));
+	ASSERT_EQ(0, alloc(s, 8, 0, h));
+	for (k = 0; k < 8; k++) {
+		vm_flags(at(s, h[k], 2 << 20), flags, sizeof(flags));
+		EXPECT_NE(NULL, strstr(flags, " hg "));
+		EXPECT_EQ(NULL, strstr(flags, " nh "));
+	}
+	s->ops->close(s);
+}
+
 /* NaNs left behind are zeros for the next one; other pages keep theirs. */
 TEST(pages_are_zero_when_they_are_handed_out)
 {

@@ -138,6 +138,7 @@ static struct kobj_attribute file##_attr = {				\
 	.show = file##_show,						\
 }
 
+/* Not by __ATTR(), for which "current" is the macro that it is. */
 TENANT_FILE(current, cur);
 TENANT_FILE(peak, peak);
 

@@ -105,7 +105,8 @@ test-src := $(filter-out selftests/dev/%,$(wildcard selftests/*/test_*.c))
 fuzz-src := $(wildcard selftests/fuzz/fuzz_*.c)
 
 # What the tests of a folder share: its other sources. layout.c has no code.
-helper-src = $(filter-out %/layout.c $1/test_%.c $1/fuzz_%.c,$(wildcard $1/*.c))
+helper-src = $(filter-out %/layout.c %/setup.c $1/stress_%.c $1/test_%.c \
+	$1/fuzz_%.c,$(wildcard $1/*.c))
 
 objs = $(patsubst %.c,$(O)/%.o,$1)
 tool-src = $(wildcard tools/$1/*.c)
@@ -211,8 +212,9 @@ run:
 # A build of its own, so that it does not undo the one without -Werror.
 check:
 	$(Q)tools/setup/packages.sh check
-	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) all
-	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' run-suites
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) all vm-programs
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' MACHINES=check \
+		run-suites
 
 check-san:
 	$(Q)$(MAKE) SAN=address,undefined O=$(O)/san $(jobs) tests
@@ -229,10 +231,23 @@ check-bench:
 bench: tools
 	$(Q)O=$(O) selftests/bench/all.sh
 
+# A test that needs the model and has none says so.
+with-model = KVCACHE_MODEL=$$(tools/setup/model.sh) || KVCACHE_MODEL=; \
+	export KVCACHE_MODEL;
+
+# Machines first: what ran in them is told among all the rest.
+define run-tests
+	$(Q)$(with-model) export KVCACHE_BUILD='$(abspath $(O))'; \
+	machines=$(if $(MACHINES),$$(selftests/vm/machines.sh $(MACHINES))) && \
+		selftests/run-tests.sh -o $(O)/log \
+			$(call tests-in,$(SUITES)) $$machines
+endef
+
 run-suites: tests
-	$(Q)model=$$(tools/setup/model.sh) || model=; \
-	KVCACHE_MODEL=$$model KVCACHE_BUILD='$(abspath $(O))' \
-		selftests/run-tests.sh -o $(O)/log $(call tests-in,$(SUITES))
+	$(run-tests)
+
+run-machines:
+	$(run-tests)
 
 run-thread-tests: $(filter %_threads,$(tests))
 	$(Q)selftests/run-tests.sh -o $(O)/log $^
@@ -292,6 +307,7 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-bench bench run-suites run-thread-tests fuzz install uninstall clean FORCE
+	check-bench bench run-suites run-machines run-thread-tests fuzz \
+	install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -21,6 +21,8 @@
 #	-f FILE		a file, a folder or a program that tests need; it gets its
 #			place below the tree or the build folder
 #	-m MIB		memory (1024)
+#	-n WORD		what is added to the machines' names, for another run with
+#			the same kernel
 #	-t SECONDS	limit for one machine (280)
 #	-T SECONDS	limit for one test program (120)
 #	-o FOLDER	logs ($KVCACHE_BUILD/log-vm)
@@ -35,7 +37,7 @@ tree=$(cd "$here/../.." && pwd)
 build=$(realpath -m "${KVCACHE_BUILD:-$tree/build}")
 ko=$build/kmod-%/kvcache.ko
 log=$build/log-vm
-params='' drivers='' env='' files='' list='' memory=1024 limit=280 test_limit=120
+params='' drivers='' env='' files='' list='' suffix='' memory=1024 limit=280 test_limit=120
 
 die()
 {
@@ -43,7 +45,7 @@ die()
 	exit 2
 }
 
-while getopts k:Kp:d:e:f:m:t:T:o:l option; do
+while getopts k:Kp:d:e:f:m:n:t:T:o:l option; do
 	case $option in
 	k)	ko=$OPTARG ;;
 	K)	ko= ;;
@@ -54,6 +56,7 @@ export ${OPTARG%%=*}='${OPTARG#*=}'" ;;
 	f)	files="$files
 $OPTARG" ;;
 	m)	memory=$OPTARG ;;
+	n)	suffix=-$OPTARG ;;
 	t)	limit=$OPTARG ;;
 	T)	test_limit=$OPTARG ;;
 	o)	log=$OPTARG ;;
@@ -210,10 +213,10 @@ run_kernel()
 	*/*)	kernel=$1 ;;
 	*)	kernel=$("$tree/tools/setup/kernels.sh" "$1") || exit 2 ;;
 	esac
-	name=${1##*/}
+	initramfs "${1##*/}"
+	name=${1##*/}$suffix
 	out=$log/$name
 	rm -rf "$out" && mkdir -p "$out" || exit 2
-	initramfs "$name"
 
 	# Two machines on few CPUs would take each other's time. The kernel's
 	# own messages have a serial line of their own.

@@ -9,10 +9,6 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 KMOD ?= $(O)/kmod-$(notdir $(KDIR:%/build=%))
 vm-kernels := 6.1 6.12
-# Suites of selftests/ that need the module.
-vm-suites := dev
-comma-list = $(subst $(space),$(comma),$(strip $1))
-space := $(subst ,, )
 
 # The kernel's build writes beside the sources: these are links to them. What
 # belongs to this make is not for that one.
@@ -29,7 +25,7 @@ modules:
 # They are written for the kernel's own harness, and are no use without the
 # module: they are not among the tests that everything else builds.
 dev-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
-	$(wildcard $(vm-suites:%=selftests/%/test_*.c)))
+	$(wildcard $(addprefix selftests/dev/,test_*.c stress_*.c setup.c)))
 flags-selftests/dev = -Wno-missing-prototypes -isystem \
 	$(shell tools/setup/kernels.sh source)/tools/testing/selftests
 dev-tests: $(dev-tests)
@@ -38,13 +34,26 @@ $(vm-kernels:%=module-%): module-%:
 	$(Q)dir=$$(tools/setup/kernels.sh $*) && \
 		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules
 
+# What kvcache-run says in-process, to be compared with in the machines.
+$(O)/selftests/dev/tokens: selftests/dev/test_run.sh $(O)/kvcache-run FORCE
+	$(call quiet,RUN,$@)
+	$(Q)$(with-model) KVCACHE_BUILD='$(abspath $(O))' $< host >$@
+
+# Where one of the languages is missing, their tests say so.
+$(O)/languages.tar: selftests/dev/languages.sh \
+		$(wildcard Documentation/userspace-api/examples/*)
+	$(call quiet,TAR,$@)
+	$(Q)$< $@ || rm -f $@
+
+# All that machines need.
+vm-programs: dev-tests $(O)/kvcache-run $(O)/kvcache-bench \
+	$(O)/selftests/dev/tokens $(O)/languages.tar $(vm-kernels:%=module-%)
+
 check-vm:
 	$(Q)tools/setup/packages.sh check
-	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) dev-tests \
-		$(vm-kernels:%=module-%)
-	$(Q)KVCACHE_BUILD='$(abspath $(O)/check)' selftests/vm/run.sh \
-		$(call comma-list,$(vm-kernels)) $(vm-suites)
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) vm-programs
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=check run-machines
 
-.PHONY: modules dev-tests check-vm $(vm-kernels:%=module-%)
+.PHONY: modules dev-tests vm-programs check-vm $(vm-kernels:%=module-%)
 
 include kmod/install.mk

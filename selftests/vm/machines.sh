@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The virtual machines of a target of make, one after the other.
+#
+#	machines.sh check|stress
+#
+# What ran there is printed as programs that say it again, for run-tests.sh.
+# $KVCACHE_BUILD is where things are built, $KVCACHE_MODEL the model, if any.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(cd "$here/../.." && pwd)
+build=${KVCACHE_BUILD:-$tree/build}
+tests=$build/selftests/dev
+
+run()
+{
+	[ ! -r "$build/languages.tar" ] || set -- -f "$build/languages.tar" "$@"
+	"$here/run.sh" -l -f "$tests/setup" -f "$build/kvcache-bench" "$@" ||
+		exit
+}
+
+# with_refs ARGUMENT...: and with what kvcache-run needs for the small models.
+with_refs()
+{
+	run -f "$build/kvcache-run" -f "$tests/tokens" \
+		-f "$tree/selftests/data/refs" "$@"
+}
+
+# A machine for the model alone: it takes memory, and one kernel is enough for
+# it. A model that is not the small one of tools/setup/model.sh does not fit.
+with_model()
+{
+	model=${KVCACHE_MODEL:-}
+	if [ -n "$model" ] && [ "$(stat -L -c %s "$model")" -lt 150000000 ]; then
+		set -- -f "$model" -e "KVCACHE_MODEL=/kvcache/${model##*/}" "$@"
+	else
+		set -- -e KVCACHE_MODEL= "$@"
+	fi
+	with_refs -n model -m 2048 -T 270 "$@"
+}
+
+case $1 in
+check)
+	with_refs 6.1,6.12 dev
+	with_model 6.12 "$tree/selftests/dev/test_run.sh"
+	;;
+*)
+	echo "machines.sh: check or stress" >&2
+	exit 2
+	;;
+esac

@@ -6,6 +6,7 @@
 #ifndef TINY_MODEL_H
 #define TINY_MODEL_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "gguf.h"
@@ -63,47 +64,61 @@ static inline void tiny_keys(struct gw *w)
 	gw_bytes(w, &(float){ 1e-5f }, sizeof(float));
 }
 
+static const struct {
+	const char *name;
+	unsigned int rows;	/* 0: a vector */
+} tiny_tensors[] = {
+	{ "token_embd.weight", 1 },	/* as many as tokens */
+	{ "output_norm.weight", 0 }, { "blk.0.attn_norm.weight", 0 },
+	{ "blk.0.attn_q.weight", 16 }, { "blk.0.attn_k.weight", 16 },
+	{ "blk.0.attn_v.weight", 16 }, { "blk.0.attn_output.weight", 16 },
+	{ "blk.0.ffn_norm.weight", 0 }, { "blk.0.ffn_gate.weight", 16 },
+	{ "blk.0.ffn_up.weight", 16 }, { "blk.0.ffn_down.weight", 16 },
+};
+#define TINY_TENSORS (sizeof(tiny_tensors) / sizeof(tiny_tensors[0]))
+
+static inline bool tiny_has(const struct tiny *t, unsigned int i)
+{
+	return !t->leave_out || strcmp(tiny_tensors[i].name, t->leave_out);
+}
+
+/* Append the file to @w, but for the tensors' elements. */
+static inline void tiny_header(struct gw *w, const struct tiny *t)
+{
+	uint64_t ne[2] = { TINY_DIM }, offset = 0;
+	unsigned int i;
+
+	gw_header(w, 3, TINY_TENSORS - !!t->leave_out, t->ntokens ? 11 : 7);
+	tiny_keys(w);
+	if (t->ntokens)
+		tiny_tokenizer(w, t->ntokens);
+	for (i = 0; i < TINY_TENSORS; i++) {
+		if (!tiny_has(t, i))
+			continue;
+		ne[1] = i ? tiny_tensors[i].rows : t->vocab;
+		gw_tensor(w, tiny_tensors[i].name, GGUF_F32, ne[1] ? 2 : 1, ne,
+			  offset);
+		offset += TINY_DIM * (ne[1] ? ne[1] : 1) * sizeof(float);
+	}
+}
+
 /* Append the file to @w. */
 static inline void tiny_model(struct gw *w, const struct tiny *t)
 {
-	static const struct {
-		const char *name;
-		unsigned int rows;	/* 0: a vector */
-	} tensors[] = {
-		{ "token_embd.weight", 1 }, { "output_norm.weight", 0 },
-		{ "blk.0.attn_norm.weight", 0 }, { "blk.0.attn_q.weight", 16 },
-		{ "blk.0.attn_k.weight", 16 }, { "blk.0.attn_v.weight", 16 },
-		{ "blk.0.attn_output.weight", 16 },
-		{ "blk.0.ffn_norm.weight", 0 }, { "blk.0.ffn_gate.weight", 16 },
-		{ "blk.0.ffn_up.weight", 16 }, { "blk.0.ffn_down.weight", 16 },
-	};
-	const unsigned int n = sizeof(tensors) / sizeof(tensors[0]);
-	uint64_t ne[2] = { TINY_DIM }, offset = 0;
 	uint32_t state = 1, k, rows;
 	unsigned int i;
 	float v;
 
-	gw_header(w, 3, t->leave_out ? n - 1 : n, t->ntokens ? 11 : 7);
-	tiny_keys(w);
-	if (t->ntokens)
-		tiny_tokenizer(w, t->ntokens);
-	for (i = 0; i < n; i++) {
-		if (t->leave_out && !strcmp(tensors[i].name, t->leave_out))
-			continue;
-		ne[1] = i ? tensors[i].rows : t->vocab;
-		gw_tensor(w, tensors[i].name, GGUF_F32, ne[1] ? 2 : 1, ne,
-			  offset);
-		offset += TINY_DIM * (ne[1] ? ne[1] : 1) * sizeof(float);
-	}
+	tiny_header(w, t);
 	gw_align(w, 32);
-	for (i = 0; i < n; i++) {
-		if (t->leave_out && !strcmp(tensors[i].name, t->leave_out))
+	for (i = 0; i < TINY_TENSORS; i++) {
+		if (!tiny_has(t, i))
 			continue;
-		rows = i ? tensors[i].rows : t->vocab;
+		rows = i ? tiny_tensors[i].rows : t->vocab;
 		for (k = 0; k < TINY_DIM * (rows ? rows : 1); k++) {
 			state = state * 1664525 + 1013904223;
 			v = rows ? (int)(state >> 16) / 65536.0f - 0.5f : 1;
-			if (t->fill && !strcmp(tensors[i].name, t->fill))
+			if (t->fill && !strcmp(tiny_tensors[i].name, t->fill))
 				v = t->with;
 			gw_bytes(w, &v, sizeof(v));
 		}

@@ -6,6 +6,7 @@
  * Bytes are for people, the ABI counts pages. A file of a tenant has a line
  * for each pool, "POOL VALUE".
  */
+#include <linux/ctype.h>
 #include <linux/debugfs.h>
 #include <linux/device.h>
 #include <linux/kernel.h>
@@ -205,26 +206,31 @@ static int find_pool(const char *name, u32 *pool)
 }
 
 /* Bytes, with K, M, G or T, rounded down to pages, or "max". */
-static int parse_pages(const char *text, u64 page_size, u64 *pages)
+static int parse_pages(char *text, u64 page_size, u64 *pages)
 {
-	char *end;
+	static const char units[] = "KMGT";
+	size_t len = strlen(text);
+	unsigned int shift = 0;
+	const char *unit;
 	u64 bytes;
 
 	if (!strcmp(text, "max")) {
 		*pages = KVCACHE_LIMIT_MAX;
 		return 0;
 	}
-	if (!isdigit(text[0]))
+	unit = len ? strchr(units, toupper(text[len - 1])) : NULL;
+	if (unit) {
+		shift = 10 * (unit - units + 1);
+		text[len - 1] = 0;
+	}
+	if (!isdigit(text[0]) || kstrtou64(text, 10, &bytes) ||
+	    bytes > U64_MAX >> shift)
 		return -EINVAL;
-	bytes = memparse(text, &end);
-	if (*end)
-		return -EINVAL;
-	*pages = div64_u64(bytes, page_size);
+	*pages = div64_u64(bytes << shift, page_size);
 	return 0;
 }
 
-static int set_limit(u32 tenant, size_t member, const char *name,
-		     const char *value)
+static int set_limit(u32 tenant, size_t member, const char *name, char *value)
 {
 	struct kvcache_tenant_set set = {
 		.size = sizeof(set),

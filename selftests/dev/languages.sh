@@ -9,7 +9,7 @@ out=$1
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-cp "$tree"/Documentation/userspace-api/examples/page.* "$dir"
+cp "$tree"/Documentation/userspace-api/examples/* "$dir"
 # GO111MODULE, GOFLAGS: no module, no symbols, nothing fetched.
 CGO_ENABLED=0 GO111MODULE=off GOFLAGS=-ldflags=-s GOCACHE="$dir/cache" \
 	go build -o "$dir/page-go" "$dir/page.go"

@@ -31,6 +31,9 @@ static const char *unpacked(void)
 	return "/tmp/languages";
 }
 
+#define PYTHON \
+	"cd /tmp/languages && PYTHONHOME=/tmp/languages/usr ./python3 -S "
+
 #define NEEDS_LANGUAGES()						\
 	if (!unpacked())						\
 		SKIP(return, "no languages.tar: languages.sh makes it")
@@ -41,7 +44,7 @@ TEST_F(dev, python)
 
 	NEEDS_LANGUAGES();
 	EXPECT_STREQ("page 1: 'hello', 16 tokens",
-		     run("cd /tmp/languages && PYTHONHOME=/tmp/languages/usr ./python3 -S page.py red hello"));
+		     run(PYTHON "page.py red hello"));
 	/* What it published outlives it. */
 	ASSERT_EQ(0, dev_pool_info(self->w.admin, self->w.pool, &p));
 	EXPECT_EQ(1, p.nr_cached);
@@ -59,6 +62,38 @@ TEST_F(dev, go)
 	NEEDS_LANGUAGES();
 	EXPECT_STREQ("page 1: \"hello\", 16 tokens",
 		     run("/tmp/languages/page-go red hello"));
+}
+
+/* Pools and tenants, too: here in a second pool's name and number. */
+TEST_F(dev, administration)
+{
+	struct world *w = &self->w;
+	struct kvcache_tenant_ref ref = { .size = sizeof(ref) };
+	struct kvcache_tenant_info t;
+	struct kvcache_pool_info p;
+	uint32_t pool, tenant;
+	const char *said;
+
+	NEEDS_LANGUAGES();
+	said = run(PYTHON "admin.py pool second 131072 3");
+	ASSERT_NE(NULL, said);
+	ASSERT_EQ(1, sscanf(said, "pool %u", &pool));
+	ASSERT_EQ(0, dev_pool_info(w->admin, pool, &p));
+	EXPECT_EQ(131072, p.page_size);
+	EXPECT_EQ(3, p.nr_pages);
+	EXPECT_STREQ("second", p.name);
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+
+	said = run(PYTHON "admin.py tenant green 1234 5");
+	ASSERT_NE(NULL, said);
+	ASSERT_EQ(1, sscanf(said, "tenant %u", &tenant));
+	ASSERT_EQ(0, dev_tenant_info(w->admin, w->pool, tenant, &t));
+	EXPECT_EQ(1234, t.uid);
+	EXPECT_EQ(0400, t.mode);
+	EXPECT_EQ(5, t.max);
+	EXPECT_STREQ("green", t.name);
+	ref.tenant = tenant;
+	EXPECT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_REMOVE, &ref));
 }
 
 /* What they say when it cannot be done. */

@@ -404,6 +404,20 @@ struct world {
 	int fd[2];
 };
 
+/* What a test left that failed is not the fault of the next. */
+static inline void dev_sweep(int fd)
+{
+	struct kvcache_tenant_ref ref = { .size = sizeof(ref) };
+	uint32_t pool;
+
+	for (ref.tenant = 1; ref.tenant < 100; ref.tenant++)
+		dev_call(fd, KVCACHE_NR_TENANT_REMOVE, &ref);
+	for (pool = 0; pool < KVCACHE_MAX_POOLS; pool++)
+		if (dev_pool_op(fd, pool, KVCACHE_POOL_REMOVE, 0, NULL) ==
+		    -EBUSY)
+			dev_pool_op(fd, pool, KVCACHE_POOL_DRAIN, 0, NULL);
+}
+
 /* 0, or the line that failed. */
 static inline int world_make(struct world *w, uint64_t page_size,
 			     uint64_t nr_pages)
@@ -414,6 +428,7 @@ static inline int world_make(struct world *w, uint64_t page_size,
 	w->admin = dev_open();
 	if (w->admin < 0)
 		return __LINE__;
+	dev_sweep(w->admin);
 	rc = dev_pool(w->admin, "test", page_size, nr_pages);
 	if (rc < 0)
 		return __LINE__;

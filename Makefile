@@ -118,7 +118,7 @@ tools := $(addprefix $(O)/,$(tool-names))
 tests := $(patsubst selftests/%.c,$(O)/selftests/%,$(test-src))
 fuzzers := $(patsubst selftests/fuzz/%.c,$(O)/fuzzers/%,$(fuzz-src))
 
-all: lib tools tests
+all: lib tools tests modules-or-not
 lib: $(lib-a) $(if $(SAN),,$(lib-so))
 tools: $(tools)
 tests: $(tests) tools

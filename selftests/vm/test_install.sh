@@ -33,6 +33,13 @@ kmod_make()
 }
 
 check "the module builds" kmod_make modules
+one_line()
+{
+	kmod_make KDIR=/nowhere modules-or-not >"$tmp/skip" || return
+	cat "$tmp/skip"
+	[ "$(wc -l <"$tmp/skip")" -eq 1 ] && grep -q 'SKIP.*/nowhere' "$tmp/skip"
+}
+check "without a kernel's headers one line says so" one_line
 cp -p "$kmod/kvcache.ko" "$tmp/built.ko" || tap_end
 trap 'cp -p "$tmp/built.ko" "$kmod/kvcache.ko"; rm -rf "$tmp"' EXIT
 

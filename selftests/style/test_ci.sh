@@ -60,4 +60,40 @@ within_an_hour()
 }
 check "the limits of all stages are below an hour" within_an_hour
 
+# A stage that is stopped has no counts: what it runs must stop before, with a
+# minute to spare for the build.
+bench_ends_before_its_stage()
+{
+	stage=$(awk '$1 == "stage" && $2 == "check-bench" { print $3 * 60 }' \
+		"$root/.ci/run")
+	limits=$(sed -n '1,10s/^# timeout: *\([0-9]*\)$/\1/p' \
+		"$root"/selftests/bench/test_*.sh | paste -s -d + -)
+	budget=$(sed -n 's/.*KVCACHE_BENCH_SECONDS:-\([0-9]*\)}.*/\1/p' \
+		"$root/selftests/bench/test_goals.sh")
+	echo "stage $stage s, tests $limits s, goals $budget s"
+	[ "$((limits + 60))" -le "$stage" ] && [ "$budget" -lt "$((limits))" ]
+}
+check "check-bench ends before it is stopped" bench_ends_before_its_stage
+
+# kvcache-bench that never ends, or misses its goals at once.
+busy()
+{
+	printf '#!/bin/sh\n%s\n' "$1" >"$tmp/bin/kvcache-bench"
+	chmod +x "$tmp/bin/kvcache-bench"
+	KVCACHE_BUILD=$tmp/bin KVCACHE_MODEL='' KVCACHE_LLAMA='' \
+		KVCACHE_BENCH_SECONDS=3 timeout 30 "$root/selftests/run-tests.sh" -o "$tmp/log" \
+		"$root/selftests/bench/test_goals.sh" >"$tmp/said" 2>&1
+	cat "$tmp/said"
+	# Three goals are for any machine; one of them needs valgrind.
+	tail -n 1 "$tmp/said" |
+		grep -q -x -E '0 passed, [23] failed, [45] skipped'
+}
+check "goals on a machine that is too busy are counted" busy 'sleep 60'
+check "goals that are missed are counted" busy 'echo slow; exit 1'
+tried_again()
+{
+	[ "$(grep -c '^# figure pages: attempt [123] missed its goal' "$tmp/said")" -eq 3 ]
+}
+check "a goal is missed when three in a row miss it" tried_again
+
 tap_end

@@ -20,8 +20,6 @@ done <"$tmp/all" >"$tmp/files"
 grep -v -e '^selftests/data/' -e '^selftests/fuzz/corpus-' -e '^LICENSES/' \
 	"$tmp/files" >"$tmp/ours"
 grep -E '\.(c|h|cu|S)$' "$tmp/ours" >"$tmp/c"
-# README.md is shown on web sites, where a licence line would be in the way.
-grep -v -e '^README\.md$' -e '^\.gitignore$' "$tmp/ours" >"$tmp/licensed"
 
 # none FILES PATTERN [EXCEPTION]: no line of the files matches.
 none()
@@ -33,7 +31,7 @@ none()
 # licence OF PATTERN: the files whose name matches PATTERN say OF.
 licence()
 {
-	grep -E "$2" "$tmp/licensed" >"$tmp/these" || return 0
+	grep -E "$2" "$tmp/ours" >"$tmp/these" || return 0
 	while read -r f; do
 		head -n 2 "$f" | grep -q -F "SPDX-License-Identifier: $1" ||
 			{ echo "$f: not $1"; echo >>"$tmp/unlicensed"; }
@@ -47,7 +45,9 @@ check "licence: the ledger" \
 	licence "GPL-2.0-only OR MIT" '^kmod/ledger(_[a-z]+)?\.[ch]$'
 rm -f "$tmp/unlicensed"
 check "licence: all others" licence "MIT" \
-	'^(\.ci|Documentation|kernels|lib|selftests|tools)/|^Makefile$|^\.clang-format$'
+	'^(\.ci|Documentation|kernels|lib|selftests|tools)/|^[^/]*$'
+rm -f "$tmp/unlicensed"
+check "licence: every file has one" licence "" .
 
 short_enough()
 {

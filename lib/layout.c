@@ -14,7 +14,7 @@
 #include "internal.h"
 
 #define MAX_HEADS 4096
-#define MAX_Q_HEADS 65536	/* scratch of a row of queries stays below 2^32 */
+#define MAX_Q_HEADS 65536	/* rows of scratch stay below 2^32 */
 #define MIN_PAGE_SIZE 64	/* in-process test pools */
 #define FINGERPRINT_VERSION 1	/* of keys: changes when their meaning does */
 

@@ -278,7 +278,8 @@ struct kvc_cache_opts {
  * @out: for kvc_cache_destroy()
  *
  * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -EINVAL a @split that cannot
- * be; -ENOENT no such pool or domain; -EOPNOTSUPP a window, or an @isa that this CPU does not run; -ENOMEM.
+ * be; -ENOENT no such pool or domain; -EOPNOTSUPP a window, or an @isa that
+ * this CPU does not run; -ENOMEM.
  */
 int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
 		     const struct kvc_cache_opts *opts, struct kvc_cache **out);
@@ -601,8 +602,8 @@ int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
  * @o_stride: elements from one row of @o to the next
  *
  * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL
- * as kvc_append(), or the layer is not appended, or @scale is no number; -ESTALE
- * as kvc_append().
+ * as kvc_append(), or the layer is not appended, or @scale is no number;
+ * -ESTALE as kvc_append().
  */
 int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	       const float *q, size_t q_stride, float *o, size_t o_stride);

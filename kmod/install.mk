@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: MIT
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # The kernel module in its place. Included by selftests/vm/vm.mk, which builds
 # it.

@@ -41,8 +41,10 @@ licence()
 
 check "licence: the ABI" \
 	licence "(GPL-2.0-only WITH Linux-syscall-note) OR MIT" '^kmod/include/uapi/'
-check "licence: the ledger" \
-	licence "GPL-2.0-only OR MIT" '^kmod/ledger(_[a-z]+)?\.[ch]$'
+check "licence: the ledger and its commands" \
+	licence "GPL-2.0-only OR MIT" '^kmod/(ledger|cmd)(_[a-z]+)?\.[ch]$'
+rm -f "$tmp/unlicensed"
+check "licence: the module" licence "GPL-2.0-only" '^kmod/[^/]*$'
 rm -f "$tmp/unlicensed"
 check "licence: all others" licence "MIT" \
 	'^(\.ci|Documentation|kernels|lib|selftests|tools)/|^[^/]*$'

@@ -102,7 +102,8 @@ struct kvc_open_opts {
  *         socket; or NULL: $KVCACHE if that is set, else the first of
  *         /dev/kvcache, the broker's socket, and with KVC_OPEN_LOCAL this
  *         process
- * @opts: options, or NULL
+ * @opts: options, or NULL; their sizes go before those in $KVCACHE, and those
+ *        in @where before them
  * @out: the context, to be closed by the caller
  *
  * Return: 0; -ENODEV nothing to open; -ENOENT no such tenant; -EACCES; -ENOMEM;

@@ -202,6 +202,10 @@ static int admit_one(struct sched *s)
 	if (s->nrun || !n)
 		return 0;
 	/* Other clients hold the pages, and nobody here can give one back. */
+	if (!take_pages(s, conv[0])) {
+		start(s, conv[0]);
+		return 1;
+	}
 	complain("conversation %s is refused: %s", conv[0]->name,
 		 kvc_errmsg(s->e->kvc));
 	conv[0]->finish = FINISH_REFUSED;

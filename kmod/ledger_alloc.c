@@ -276,6 +276,17 @@ static void kvl_make_room(struct kvl *l, struct kvl_pool *p,
 			return;
 }
 
+/*
+ * Pages that are on their way out do not count against the max, but they are
+ * charged until they are gone: what comes for them comes after.
+ */
+static bool kvl_is_there(const struct kvl_pool *p, const struct kvl_request *r)
+{
+	const struct kvl_account *a = &p->acct[r->client->tenant];
+
+	return p->nr[KVCACHE_PAGE_FREE] >= r->nr && a->cur + r->nr <= a->max;
+}
+
 static void kvl_grant_backed(struct kvl *l, struct kvl_pool *p)
 {
 	struct kvl_request *r;
@@ -283,7 +294,7 @@ static void kvl_grant_backed(struct kvl *l, struct kvl_pool *p)
 
 	while (!list_empty(&p->backed)) {
 		r = list_first_entry(&p->backed, struct kvl_request, link);
-		if (p->nr[KVCACHE_PAGE_FREE] < r->nr)
+		if (!kvl_is_there(p, r))
 			return;
 		kvl_finish(l, p, r, 0);
 		kvl_hand_out(l, p, r);
@@ -562,8 +573,7 @@ int kvl_alloc(struct kvl *l, struct kvl_client *c, struct kvl_request *r,
 		kvl_want(l, p, r->missing);
 	if (!r->status) {
 		kvl_make_room(l, p, a, r->nr);
-		if (list_empty(&p->backed) &&
-		    p->nr[KVCACHE_PAGE_FREE] >= r->nr) {
+		if (list_empty(&p->backed) && kvl_is_there(p, r)) {
 			kvl_hand_out(l, p, r);
 			return 0;
 		}

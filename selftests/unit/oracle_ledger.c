@@ -360,13 +360,20 @@ static void hand_out(struct oracle *o, struct orc_request *r)
 	p->lim[r->tenant].peak = max_t(u64, p->lim[r->tenant].peak, cur);
 }
 
+/* FREE pages, and room for them beside all that is still charged. */
+static bool is_there(const struct oracle *o, const struct orc_request *r)
+{
+	return nr_free(o, r->pool) >= r->nr &&
+	       orc_cur(o, r->pool, r->tenant) + r->nr <=
+	       o->pool[r->pool].lim[r->tenant].max;
+}
+
 /* Those whose pages are FREE by now get them. */
 static void grant(struct oracle *o, u32 pool)
 {
 	struct orc_request *r;
 
-	while ((r = head(o, pool, 0, ORC_BACKED, false)) &&
-	       nr_free(o, pool) >= r->nr) {
+	while ((r = head(o, pool, 0, ORC_BACKED, false)) && is_there(o, r)) {
 		orc_finish(o, r, 0);
 		hand_out(o, r);
 		orc_post(o, r->tenant, &(struct kvcache_event){
@@ -568,7 +575,7 @@ int orc_alloc(struct oracle *o, u32 client, u32 req, bool wait, u64 now)
 	if (!r->status) {
 		make_room(o, r->pool, tenant, r->nr);
 		if (!head(o, r->pool, 0, ORC_BACKED, false) &&
-		    nr_free(o, r->pool) >= r->nr) {
+		    is_there(o, r)) {
 			hand_out(o, r);
 			return 0;
 		}

@@ -540,14 +540,17 @@ TEST_F(ledger, own_pages_on_their_way_keep_the_limit)
 	a = add_user(self, "a", 0, 0, 3);
 	cache(self, a, 3, 1, h);
 	r.pages = g;
-	/* Free pages are there, but two own ones have to go. */
-	DO(0, kvl_alloc(self->l, a, &r, false, self->now));
+	/* Free pages are there, but two own ones have to be gone before. */
+	DO(KVL_WAITING, kvl_alloc(self->l, a, &r, false, self->now));
 	ASSERT_EQ(2, pool_of(self).nr_retiring);
+	ASSERT_EQ(3, info_of(self, 1).cur);
 	DO(0, kvl_alloc_check(self->l, a, 0, 2, &check));
 	ASSERT_EQ(-EDQUOT, check.status);
 	ASSERT_EQ(1, check.available);
 	ASSERT_EQ(2, do_work(self, true));
+	ASSERT_EQ(0, r.status);
 	ASSERT_EQ(3, info_of(self, 1).cur);
+	ASSERT_EQ(3, info_of(self, 1).peak);
 }
 
 TEST_HARNESS_MAIN

@@ -47,19 +47,33 @@ int kvl_cmd_tenant_remove(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	return rc;
 }
 
+/* What the first call left, of one pool or all. */
+static u32 flush_more(struct kvl_cmd *x, const struct kvcache_tenant_ref *a,
+		      u64 now)
+{
+	u32 k, done = 0;
+	int rc;
+
+	for (k = 0; k < KVCACHE_MAX_POOLS; k++) {
+		if (a->pool != U32_MAX && a->pool != k)
+			continue;
+		rc = kvl_tenant_trim(x->ledger, a->tenant, k,
+				     KVL_CMD_BUDGET - done, now);
+		/* Gone meanwhile, and what it had with it. */
+		if (rc > 0)
+			done += rc;
+	}
+	return done;
+}
+
 int kvl_cmd_tenant_flush(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 {
 	struct kvcache_tenant_ref *a = &f->arg.tenant_ref;
 	int rc;
 
-	rc = f->again ?
-	     kvl_tenant_trim(x->ledger, a->tenant, a->pool, KVL_CMD_BUDGET,
-			     now) :
+	rc = f->again ? (int)flush_more(x, a, now) :
 	     kvl_tenant_flush(x->ledger, a->tenant, a->pool, KVL_CMD_BUDGET,
 			      now);
-	/* Gone meanwhile, and what it had with it. */
-	if (rc < 0 && f->again)
-		rc = 0;
 	if (rc < 0)
 		return rc;
 	a->out_pages = rc + (f->again ? a->out_pages : 0);

@@ -360,6 +360,40 @@ TEST_F(dev, a_flush_gives_up_cached_pages_and_forgets_keys)
 	EXPECT_EQ(0, info(w, RED).nr_cached);
 }
 
+/* More than one hold of the ledger's lock gives up. */
+#define MANY	4200
+
+TEST_F(dev, a_flush_gives_up_all_however_many)
+{
+	struct world *w = &self->w;
+	struct kvcache_tenant_ref ref = {
+		.size = sizeof(ref), .tenant = w->tenant[RED], .pool = ~0U,
+	};
+	int pool = dev_pool(w->admin, "many", PAGE, MANY);
+	uint64_t pages[KVCACHE_MAX_PAGES];
+	struct kvcache_tenant_info t;
+	uint32_t done, nr, k;
+
+	ASSERT_LE(0, pool);
+	for (done = 0; done < MANY; done += nr) {
+		nr = MANY - done < KVCACHE_MAX_PAGES ? MANY - done :
+						       KVCACHE_MAX_PAGES;
+		ASSERT_EQ(0, dev_alloc(w->fd[RED], pool, nr, pages));
+		for (k = 0; k < nr; k++)
+			ASSERT_EQ(0, dev_publish(w->fd[RED], pool, &pages[k],
+						 done + k));
+		ASSERT_EQ(0, dev_free(w->fd[RED], pool, pages, nr));
+	}
+	ASSERT_EQ(0, cache(w, RED, 1));
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_FLUSH, &ref));
+	EXPECT_EQ(MANY + 1, ref.out_pages);
+	ASSERT_EQ(0, dev_tenant_info(w->admin, pool, w->tenant[RED], &t));
+	EXPECT_EQ(0, t.nr_cached);
+	ASSERT_TRUE(dev_settles(w->admin, pool, MANY));
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0,
+				 NULL));
+}
+
 TEST_F(dev, a_tenant_in_use_is_not_removed)
 {
 	struct world *w = &self->w;

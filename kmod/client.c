@@ -11,6 +11,7 @@
 #include <linux/poll.h>
 #include <linux/pseudo_fs.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -225,6 +226,7 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 	struct kvcache_client *c = file->private_data;
 	u32 want = min_t(size_t, len / sizeof(struct kvcache_event),
 			 READ_EVENTS);
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	struct kvcache_event *ev;
 	int rc;
 
@@ -233,15 +235,15 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 	ev = kcalloc(want, sizeof(*ev), GFP_KERNEL_ACCOUNT);
 	if (!ev)
 		return -ENOMEM;
+	add_wait_queue(&kvcache.events, &wait);
 	while (!(rc = take_events(c, ev, want))) {
-		rc = -EAGAIN;
-		if (file->f_flags & O_NONBLOCK)
-			break;
-		rc = wait_event_interruptible(kvcache.events,
-					      events_pending(c));
+		rc = file->f_flags & O_NONBLOCK ? -EAGAIN :
+		     signal_pending(current) ? -ERESTARTSYS : 0;
 		if (rc)
 			break;
+		wait_woken(&wait, TASK_INTERRUPTIBLE, MAX_SCHEDULE_TIMEOUT);
 	}
+	remove_wait_queue(&kvcache.events, &wait);
 	if (rc > 0)
 		rc = copy_to_user(buf, ev, rc * sizeof(*ev)) ? -EFAULT :
 		     rc * (int)sizeof(*ev);

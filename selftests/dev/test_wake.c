@@ -83,6 +83,14 @@ static int allocate_rounds(void *arg)
 	}
 }
 
+static void spin(uint64_t us)
+{
+	uint64_t until = dev_now() + us * 1000;
+
+	while (dev_now() < until)
+		;
+}
+
 TEST_F(wait, a_grant_is_not_lost_to_a_signal)
 {
 	struct world *w = &self->w;
@@ -96,11 +104,14 @@ TEST_F(wait, a_grant_is_not_lost_to_a_signal)
 	pid = child_start(allocate_rounds, &x);
 	for (k = 0; k < 100; k++) {
 		ASSERT_TRUE(SOON(waiting(w) == 1));
-		if (k & 1)
+		/* Either first, by up to what a wake-up takes. */
+		if (k & 1) {
 			kill(pid, SIGUSR1);
+			spin(k / 2 * 4);
+		}
 		ASSERT_EQ(0, give(w, self->held, 1));
 		if (!(k & 1)) {
-			usleep(k / 2 * 20);
+			spin(k / 2 * 4);
 			kill(pid, SIGUSR1);
 		}
 		ASSERT_EQ(sizeof(rc), read(both[0], &rc, sizeof(rc)));

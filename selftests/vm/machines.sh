@@ -12,6 +12,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 tree=$(cd "$here/../.." && pwd)
 build=${KVCACHE_BUILD:-$tree/build}
 tests=$build/selftests/dev
+# 10,000 clients are killed with FULL=1, instead of 2,000.
+limit=${FULL:+2400}
+limit=${limit:-420}
 
 run()
 {
@@ -44,6 +47,12 @@ case $1 in
 check)
 	with_refs 6.1,6.12 dev
 	with_model 6.12 "$tree/selftests/dev/test_run.sh"
+	;;
+stress)
+	run -n stress -t "$limit" -T "$limit" -e "KILLS=${KILLS:-${FULL:+10000}}" \
+		-e "SEED=${SEED:-}" -e "FUZZ_SECONDS=${FUZZ_SECONDS:-}" \
+		6.1,6.12 "$tests/stress_fuzz" "$tests/stress_kill" \
+		"$tests/stress_race" "$tests/stress_threads"
 	;;
 *)
 	echo "machines.sh: check or stress" >&2

@@ -5,6 +5,8 @@
 #
 #   make modules     the module for the running kernel, or for that of KDIR
 #   make check-vm    in virtual machines with Debian's kernels
+#   make check-vm-stress   under load, for minutes; KILLS=, SEED=,
+#                    FUZZ_SECONDS=, or FULL=1 for far more of it
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 KMOD ?= $(O)/kmod-$(notdir $(KDIR:%/build=%))
@@ -59,6 +61,12 @@ check-vm:
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=check run-machines
 
-.PHONY: modules modules-or-not dev-tests vm-programs check-vm $(vm-kernels:%=module-%)
+check-vm-stress:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) vm-programs
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=stress run-machines
+
+.PHONY: modules modules-or-not dev-tests vm-programs check-vm check-vm-stress \
+	$(vm-kernels:%=module-%)
 
 include kmod/install.mk

@@ -24,6 +24,7 @@ struct bench_command {
 };
 
 int bench_attn(int argc, char **argv);
+int bench_ioctl(int argc, char **argv);
 int bench_ledger(int argc, char **argv);
 int bench_products(int argc, char **argv);
 int bench_step(int argc, char **argv);

@@ -10,6 +10,7 @@
 
 static const struct bench_command commands[] = {
 	{ "attn", bench_attn, "the attention kernels" },
+	{ "ioctl", bench_ioctl, "commands of the device, and touching its pages" },
 	{ "ledger", bench_ledger, "the ledger, by pages and tenants" },
 	{ "products", bench_products, "matrix products by library and weights" },
 	{ "step", bench_step, "a decode step, with and without the cache" },

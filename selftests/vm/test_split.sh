@@ -136,4 +136,20 @@ unreferenced object 0xffff888003a0b000 (size 1024):
 EOT
 check "kmemleak" counts 5 1 1 "unreferenced object"
 
+# Every program there is, but QEMU.
+no_qemu()
+{
+	mkdir "$tmp/bin" || return
+	for dir in $(echo "$PATH" | tr : ' '); do
+		ln -s "$dir"/* "$tmp/bin/" 2>/dev/null
+	done
+	rm -f "$tmp"/bin/qemu-system-*
+	list=$(PATH=$tmp/bin "$here/run.sh" -l -o "$tmp/vm" 9.9 dev) &&
+		[ -n "$list" ] || return
+	"$root/selftests/run-tests.sh" -o "$tmp/log" "$list" |
+		tee "$tmp/said"
+	[ "$(tail -n 1 "$tmp/said")" = "0 passed, 0 failed, 1 skipped" ]
+}
+check "without QEMU there is one SKIP among all others" no_qemu
+
 tap_end

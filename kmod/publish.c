@@ -211,9 +211,35 @@ static void drop_copies(struct kvcache_client *c,
 	}
 }
 
+/*
+ * What became the client's since find_pages() may be mapped by now: its copies,
+ * if it guesses which they are, and pages whose handles it guessed. Under the
+ * lock that a fault takes, what is not mapped stays so.
+ */
+static int came_late(struct kvcache_client *c, const struct kvcache_publish *a,
+		     const struct pages *set, const u64 *copies)
+{
+	u32 i, k;
+
+	kvcache_assert_locked();
+	if (!set->p || !c->cmd.client)
+		return 0;
+	for (k = 0; k < entries(a); k++) {
+		i = kvl_index(a->pages[k].handle);
+		if (!in_set(set, i) &&
+		    !kvl_page_access(kvcache.ledger, c->cmd.client, a->pool, i,
+				     true))
+			return -ESTALE;
+		if (copies[k] &&
+		    kvcache_page_used(set->p, kvl_index(copies[k])))
+			return -EBUSY;
+	}
+	return 0;
+}
+
 /* The ledger is told of the pins that only the page's count shows. */
 static int decide(struct kvcache_client *c, struct kvl_cmd_frame *f,
-		  const unsigned long *pinned)
+		  const struct pages *set, const unsigned long *pinned)
 {
 	const struct kvcache_publish *a = &f->arg.publish;
 	DECLARE_BITMAP(told, KVCACHE_MAX_PUBLISH);
@@ -227,7 +253,9 @@ static int decide(struct kvcache_client *c, struct kvl_cmd_frame *f,
 			if (!kvl_pin(kvcache.ledger, c->cmd.client, a->pool,
 				     a->pages[k].handle))
 				__set_bit(k, told);
-		rc = kvl_cmd_run(&c->cmd, f, kvcache_now());
+		rc = came_late(c, a, set, f->copies);
+		if (!rc)
+			rc = kvl_cmd_run(&c->cmd, f, kvcache_now());
 		for_each_set_bit(k, told, KVCACHE_MAX_PUBLISH)
 			kvl_unpin(kvcache.ledger, a->pool,
 				  kvl_index(a->pages[k].handle),
@@ -253,7 +281,7 @@ int kvcache_publish(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	if (!rc) {
 		fill_copies(a, &set, pinned, copies);
 		f->copies = copies;
-		rc = decide(c, f, pinned);
+		rc = decide(c, f, &set, pinned);
 		f->copies = NULL;
 		unlock(&set);
 	}

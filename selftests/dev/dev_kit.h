@@ -454,7 +454,7 @@ static inline int world_end(struct world *w)
 {
 	struct kvcache_tenant_ref ref = { .size = sizeof(ref) };
 	struct kvcache_pool_info p;
-	int k;
+	int k, rc, tries = 0;
 
 	dev_unmap_all();
 	for (k = 0; k < 2; k++)
@@ -462,7 +462,11 @@ static inline int world_end(struct world *w)
 			close(w->fd[k]);
 	for (k = 0; k < 2; k++) {
 		ref.tenant = w->tenant[k];
-		if (dev_call(w->admin, KVCACHE_NR_TENANT_REMOVE, &ref))
+		/* It has its pages until they are zeroed. */
+		do
+			rc = dev_call(w->admin, KVCACHE_NR_TENANT_REMOVE, &ref);
+		while (rc == -EBUSY && ++tries < 1000 && !usleep(5000));
+		if (rc)
 			return __LINE__;
 	}
 	if (dev_pool_info(w->admin, w->pool, &p) ||

@@ -84,6 +84,7 @@ static inline int child_start(struct child *c, void (*fn)(int sock, void *arg),
 {
 	int pair[2];
 
+	*c = (struct child){ .pid = -1, .sock = -1 };
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	c->pid = fork();

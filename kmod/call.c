@@ -352,7 +352,7 @@ static u32 *get_groups(u32 *nr)
 	u32 *groups, k;
 
 	groups = kvmalloc_array(g->ngroups + 1, sizeof(*groups),
-				GFP_KERNEL_ACCOUNT);
+				KVL_GFP);
 	if (!groups)
 		return NULL;
 	for (k = 0; k < g->ngroups; k++)
@@ -436,7 +436,7 @@ long kvcache_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	rc = kvcache_client_check(c);
 	if (rc)
 		return rc;
-	f = kvmalloc(size, GFP_KERNEL_ACCOUNT);
+	f = kvmalloc(size, KVL_GFP);
 	if (!f)
 		return -ENOMEM;
 	memset(f, 0, offsetof(struct kvl_cmd_frame, arg));

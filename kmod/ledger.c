@@ -24,7 +24,7 @@ struct kvl *kvl_create(const struct kvl_config *cfg)
 	    !cfg->max_clients || cfg->max_clients == U32_MAX ||
 	    !is_power_of_2(cfg->nr_events))
 		return NULL;
-	l = kvzalloc(sizeof(*l), GFP_KERNEL_ACCOUNT);
+	l = kvzalloc(sizeof(*l), KVL_GFP);
 	if (!l)
 		return NULL;
 	l->max_tenants = cfg->max_tenants;
@@ -35,9 +35,9 @@ struct kvl *kvl_create(const struct kvl_config *cfg)
 	for (k = 0; k < ARRAY_SIZE(l->seed); k++)
 		l->seed[k] = kvl_mix(&state);
 	l->tenant = kvcalloc(cfg->max_tenants + 1, sizeof(l->tenant[0]),
-			     GFP_KERNEL_ACCOUNT);
+			     KVL_GFP);
 	l->client = kvcalloc(cfg->max_clients + 1UL, sizeof(l->client[0]),
-			     GFP_KERNEL_ACCOUNT);
+			     KVL_GFP);
 	if (l->tenant && l->client)
 		return l;
 	kvl_destroy(l);
@@ -77,7 +77,7 @@ struct kvl_nodes *kvl_nodes_alloc(u32 nr)
 	const size_t page = 4096, room = page - sizeof(struct kvl_nodes);
 	u32 each = room / sizeof(struct kvl_node);
 	size_t pages = nr / each + 1;
-	struct kvl_nodes *chunk = kvzalloc(pages * page, GFP_KERNEL_ACCOUNT);
+	struct kvl_nodes *chunk = kvzalloc(pages * page, KVL_GFP);
 
 	if (chunk)
 		chunk->nr = (pages * page - sizeof(*chunk)) /
@@ -239,24 +239,24 @@ int kvl_pool_alloc(const struct kvl *l, const struct kvl_pool_config *cfg,
 	    capacity < cfg->nr_pages || capacity > KVL_MAX_PAGES ||
 	    cfg->kind > KVCACHE_POOL_DEVICE || (cfg->flags & ~KVL_POOL_DIRECT))
 		return -EINVAL;
-	p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	p = kvzalloc(sizeof(*p), KVL_GFP);
 	if (!p)
 		return -ENOMEM;
 	/* A page has up to 16 keys: chains of two when all have them. */
 	p->key_bits = kvl_bits(8ULL * capacity);
 	p->hold_bits = kvl_bits(capacity);
 	p->page = kvcalloc(capacity + 1UL, sizeof(p->page[0]),
-			   GFP_KERNEL_ACCOUNT);
+			   KVL_GFP);
 	p->keys = kvcalloc(1UL << p->key_bits, sizeof(p->keys[0]),
-			   GFP_KERNEL_ACCOUNT);
+			   KVL_GFP);
 	p->holds = kvcalloc(1UL << p->hold_bits, sizeof(p->holds[0]),
-			    GFP_KERNEL_ACCOUNT);
+			    KVL_GFP);
 	p->acct = kvcalloc(l->max_tenants + 1UL, sizeof(p->acct[0]),
-			   GFP_KERNEL_ACCOUNT);
+			   KVL_GFP);
 	for (i = 0; i < KVL_NR_HEAPS; i++)
 		p->heap[i].e = kvcalloc(l->max_tenants + 1UL,
 					sizeof(p->heap[i].e[0]),
-					GFP_KERNEL_ACCOUNT);
+					KVL_GFP);
 	if (!p->page || !p->keys || !p->holds || !p->acct || !p->heap[0].e ||
 	    !p->heap[1].e) {
 		kvl_pool_free(p);
@@ -501,7 +501,7 @@ int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 
 struct kvl_client *kvl_client_alloc(const struct kvl *l)
 {
-	struct kvl_client *c = kvzalloc(sizeof(*c), GFP_KERNEL_ACCOUNT);
+	struct kvl_client *c = kvzalloc(sizeof(*c), KVL_GFP);
 	u32 k;
 
 	if (!c)

@@ -13,6 +13,9 @@
 #include <linux/list.h>
 #include <linux/kvcache.h>
 
+/* For what a caller makes us allocate: he is told of a failure, nobody else. */
+#define KVL_GFP		(GFP_KERNEL_ACCOUNT | __GFP_NOWARN)
+
 /**
  * DOC: calling the ledger
  *

@@ -249,14 +249,13 @@ static int kvl_plan_page(const struct kvl *l, struct kvl_pool *p,
 static s64 kvl_debt(const struct kvl_pool *p, const struct kvl_account *a,
 		    const struct kvl_account *b, u32 moved)
 {
-	struct kvl_account from = *a, to = *b;
+	u64 from = kvl_live(a) - moved, to = kvl_live(b) + moved;
 
-	from.cur -= moved;
-	to.cur += moved;
-	return (s64)(p->promised - kvl_gap(a) - kvl_gap(b) + kvl_gap(&from) +
-		     kvl_gap(&to)) -
-	       (s64)(p->spare - kvl_spare(a) - kvl_spare(b) + kvl_spare(&from) +
-		     kvl_spare(&to)) + (s64)p->claims -
+	return (s64)(p->promised - kvl_gap(a) - kvl_gap(b) +
+		     kvl_gap_at(a, from) + kvl_gap_at(b, to)) -
+	       (s64)(p->spare - kvl_spare(a) - kvl_spare(b) +
+		     kvl_spare_at(a, from) + kvl_spare_at(b, to)) +
+	       (s64)p->claims -
 	       (s64)(p->nr[KVCACHE_PAGE_FREE] + p->leaving);
 }
 

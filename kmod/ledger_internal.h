@@ -501,20 +501,26 @@ static inline u64 kvl_live(const struct kvl_account *a)
 	return a->cur - a->leaving + a->claims;
 }
 
-/* What is promised to it and not there yet. */
-static inline u64 kvl_gap(const struct kvl_account *a)
+/* What is promised to it and not there yet, if @live pages are. */
+static inline u64 kvl_gap_at(const struct kvl_account *a, u64 live)
 {
-	u64 live = kvl_live(a);
-
 	return a->min > live ? a->min - live : 0;
 }
 
-/* What others can take from it. */
+static inline u64 kvl_gap(const struct kvl_account *a)
+{
+	return kvl_gap_at(a, kvl_live(a));
+}
+
+/* What others can take from it, if @live pages are there. */
+static inline u64 kvl_spare_at(const struct kvl_account *a, u64 live)
+{
+	return live > a->min ? min_t(u64, a->takeable, live - a->min) : 0;
+}
+
 static inline u64 kvl_spare(const struct kvl_account *a)
 {
-	u64 live = kvl_live(a);
-
-	return live > a->min ? min_t(u64, a->takeable, live - a->min) : 0;
+	return kvl_spare_at(a, kvl_live(a));
 }
 
 static inline u64 kvl_add_sat(u64 a, u64 b)

@@ -6,11 +6,11 @@
 
 struct kvl_tenant *kvl_tenant_alloc(const struct kvl *l)
 {
-	struct kvl_tenant *t = kvzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
+	struct kvl_tenant *t = kvzalloc(sizeof(*t), KVL_GFP);
 
 	if (!t)
 		return NULL;
-	t->ev = kvcalloc(l->nr_events, sizeof(t->ev[0]), GFP_KERNEL_ACCOUNT);
+	t->ev = kvcalloc(l->nr_events, sizeof(t->ev[0]), KVL_GFP);
 	if (!t->ev) {
 		kvfree(t);
 		return NULL;

@@ -103,7 +103,7 @@ int kvcache_pool_alloc(u64 page_size, u32 nr_pages, u32 capacity,
 		return -EINVAL;
 	if (nr_pages > totalram_pages() / (page_size >> PAGE_SHIFT))
 		return -ENOMEM;
-	p = kzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	p = kzalloc(sizeof(*p), KVL_GFP);
 	if (!p)
 		return -ENOMEM;
 	p->page_shift = ilog2(page_size);
@@ -112,10 +112,10 @@ int kvcache_pool_alloc(u64 page_size, u32 nr_pages, u32 capacity,
 	p->capacity = capacity;
 	p->folio = kvcalloc((size_t)capacity + 1,
 			    sizeof(*p->folio) * p->per_page,
-			    GFP_KERNEL_ACCOUNT);
+			    KVL_GFP);
 	p->next = kvcalloc((size_t)capacity + 1, sizeof(*p->next),
-			   GFP_KERNEL_ACCOUNT);
-	p->dirty = bitmap_zalloc(capacity + 1, GFP_KERNEL_ACCOUNT);
+			   KVL_GFP);
+	p->dirty = bitmap_zalloc(capacity + 1, KVL_GFP);
 	if (p->folio && p->next && p->dirty)
 		err = alloc_range(p, 0, nr_pages);
 	if (err) {

@@ -10,6 +10,7 @@
 #include <linux/types.h>
 
 #define GFP_KERNEL_ACCOUNT	0
+#define __GFP_NOWARN		0
 
 static inline void *kvcalloc(size_t n, size_t size, int gfp)
 {

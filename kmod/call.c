@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <linux/cgroup.h>
 #include <linux/cred.h>
+#include <linux/file.h>
 #include <linux/nospec.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
@@ -32,10 +33,8 @@ static int memory_alloc(struct kvl_cmd *x, u64 page_size, u32 nr_pages,
 	return err;
 }
 
-/* The null page may be mapped yet, where another pool will have its pages. */
 static void memory_free(struct kvl_cmd *x, void *memory)
 {
-	kvcache_zap_clients();
 	kvcache_pool_free(memory);
 }
 
@@ -64,8 +63,10 @@ static void *memory_set(struct kvl_cmd *x, u32 pool, void *memory)
 	struct kvcache_pool *p = memory, *old = kvcache.pools[pool];
 
 	kvcache_assert_locked();
-	if (p)
+	if (p) {
 		p->id = pool;
+		p->known = true;
+	}
 	kvcache.pools[pool] = p;
 	return old;
 }
@@ -125,13 +126,22 @@ const struct kvl_cmd_ops kvcache_cmd_ops = {
 
 /* ---- running ------------------------------------------------------------- */
 
+/* Whose open it is may have been decided since the call began. */
+int kvcache_run_locked(struct kvcache_client *c, struct kvl_cmd_frame *f)
+{
+	int err = kvcache_client_check(c);
+
+	kvcache_assert_locked();
+	return err ? err : kvl_cmd_run(&c->cmd, f, kvcache_now());
+}
+
 int kvcache_run(struct kvcache_client *c, struct kvl_cmd_frame *f)
 {
 	int rc;
 
 	for (;;) {
 		kvcache_lock();
-		rc = kvl_cmd_run(&c->cmd, f, kvcache_now());
+		rc = kvcache_run_locked(c, f);
 		kvcache_unlock();
 		if (rc != -EAGAIN)
 			return rc;
@@ -166,6 +176,12 @@ static int wait_until(struct kvcache_wait *w, u64 deadline_ns)
 	return left < 0 ? -EINTR : 0;
 }
 
+static bool must_stop(bool nowait, u64 deadline_ns)
+{
+	return nowait ? fatal_signal_pending(current) :
+	       signal_pending(current) || kvcache_now() >= deadline_ns;
+}
+
 /*
  * A request waits: for pages that are being cleaned, to which the caller lends
  * a hand, or for others to give some up. Without a deadline only for the first.
@@ -176,7 +192,8 @@ static int wait_for_pages(struct kvcache_wait *w, u64 deadline_ns)
 	bool nowait = w->request.nowait;
 	int err = 0, rc;
 
-	while (!completion_done(&w->done) && kvcache_clean_one(w->request.pool))
+	while (!completion_done(&w->done) && !must_stop(nowait, deadline_ns) &&
+	       kvcache_clean_one(w->request.pool))
 		;
 	if (!completion_done(&w->done))
 		err = !nowait ? wait_until(w, deadline_ns) :
@@ -254,7 +271,7 @@ static int run_and_zap(struct kvcache_client *c, struct kvl_cmd_frame *f,
 	do {
 		kvcache_lock();
 		p = note_used(pool, pages, nr, used);
-		rc = kvl_cmd_run(&c->cmd, f, kvcache_now());
+		rc = kvcache_run_locked(c, f);
 		kvcache_unlock();
 	} while (rc == -EAGAIN && !kvl_cmd_more(f));
 	if (rc == -EAGAIN)
@@ -376,15 +393,31 @@ static int attach_call(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	return rc;
 }
 
-static int export_call(struct kvcache_client *c, struct kvl_cmd_frame *f)
+/* The descriptor is of use to others only once the caller was told of it. */
+static int export_call(struct kvcache_client *c, struct kvl_cmd_frame *f,
+		       void __user *arg)
 {
-	int rc = kvcache_export(c, &f->arg.export);
+	struct file *file;
+	int fd, rc;
 
+	rc = kvcache_export(c, &f->arg.export, &file);
+	fd = f->arg.export.out_fd;
 	f->reply = !rc;
+	if (rc)
+		return rc;
+	rc = kvl_cmd_end(&c->cmd, f, arg, 0);
+	f->reply = false;
+	if (rc) {
+		put_unused_fd(fd);
+		fput(file);
+	} else {
+		fd_install(fd, file);
+	}
 	return rc;
 }
 
-static int dispatch(struct kvcache_client *c, struct kvl_cmd_frame *f, u32 nr)
+static int dispatch(struct kvcache_client *c, struct kvl_cmd_frame *f, u32 nr,
+		    void __user *arg)
 {
 	switch (nr) {
 	case KVCACHE_NR_ATTACH:
@@ -398,7 +431,7 @@ static int dispatch(struct kvcache_client *c, struct kvl_cmd_frame *f, u32 nr)
 	case KVCACHE_NR_ADVISE:
 		return advise_call(c, f);
 	case KVCACHE_NR_EXPORT:
-		return export_call(c, f);
+		return export_call(c, f, arg);
 	}
 	return is_change(nr) ? change_call(c, f, nr) : kvcache_run(c, f);
 }
@@ -416,7 +449,7 @@ static int call_framed(struct kvcache_client *c, struct kvl_cmd_frame *f,
 	if (!rc && copy_to_user(arg, &f->arg, min_t(size_t, f->usize, size)))
 		rc = -EFAULT;
 	if (!rc)
-		rc = dispatch(c, f, nr);
+		rc = dispatch(c, f, nr, arg);
 	return kvl_cmd_end(&c->cmd, f, arg, rc);
 }
 

@@ -79,7 +79,10 @@ int kvcache_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* What it holds goes back; its calls fail from now on. */
+/*
+ * What it holds goes back; its calls fail from now on. Nothing maps its pages
+ * any more when the ledger gives them up, so that clean ones are free at once.
+ */
 static void end_client(struct kvcache_client *c)
 {
 	u64 pages = 0;
@@ -92,17 +95,17 @@ static void end_client(struct kvcache_client *c)
 	}
 	c->dead = true;
 	kvl_client_kill(kvcache.ledger, c->cmd.client);
-	do {
-		nr = kvl_client_reap(kvcache.ledger, c->cmd.client, REAP_BUDGET,
-				     kvcache_now());
-		pages += nr;
-		kvcache_unlock();
-		cond_resched();
-		kvcache_lock();
-	} while (nr == REAP_BUDGET);
-	trace_kvcache_end(kvl_client_id(c->cmd.client), pages);
 	kvcache_unlock();
 	kvcache_zap_client(c);
+	do {
+		kvcache_lock();
+		nr = kvl_client_reap(kvcache.ledger, c->cmd.client, REAP_BUDGET,
+				     kvcache_now());
+		kvcache_unlock();
+		pages += nr;
+		cond_resched();
+	} while (nr == REAP_BUDGET);
+	trace_kvcache_end(kvl_client_id(c->cmd.client), pages);
 	wake_up_all(&kvcache.events);
 }
 
@@ -198,14 +201,13 @@ int kvcache_client_attach(struct kvcache_client *c, struct kvl_cmd_frame *f)
 static int take_events(struct kvcache_client *c, struct kvcache_event *ev,
 		       u32 nr)
 {
-	int rc = kvcache_client_check(c);
+	int rc;
 
-	if (!rc && !READ_ONCE(c->mm))
-		rc = -ENOTCONN;
-	if (rc)
-		return rc;
 	mutex_lock(&kvcache.lock);
-	rc = kvl_events(kvcache.ledger, c->cmd.client, ev, nr);
+	rc = kvcache_client_check(c);
+	if (!rc)
+		rc = !c->cmd.client ? -ENOTCONN :
+		     kvl_events(kvcache.ledger, c->cmd.client, ev, nr);
 	mutex_unlock(&kvcache.lock);
 	return rc;
 }

@@ -29,11 +29,4 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 #define KVCACHE_CONST_KOBJ const
 #endif
 
-/* 6.10 dropped the second argument of __assign_str(). */
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0)
-#define KVCACHE_ASSIGN_STR(field, src) __assign_str(field, src)
-#else
-#define KVCACHE_ASSIGN_STR(field, src) __assign_str(field)
-#endif
-
 #endif /* KVCACHE_COMPAT_H */

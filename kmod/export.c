@@ -7,8 +7,10 @@
  */
 #include <linux/dma-buf.h>
 #include <linux/fcntl.h>
+#include <linux/file.h>
 #include <linux/iosys-map.h>
 #include <linux/module.h>
+#include <linux/nospec.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -182,6 +184,7 @@ static int pin_page(struct kvcache_client *c, struct exported *e, u32 pool,
 {
 	u32 i = kvl_index(handle);
 	int err = kvl_pin(kvcache.ledger, c->cmd.client, pool, handle);
+	struct kvcache_page_info page;
 	bool writable;
 
 	kvcache_assert_locked();
@@ -192,6 +195,10 @@ static int pin_page(struct kvcache_client *c, struct exported *e, u32 pool,
 	if (!e->nr)
 		e->writable = writable;
 	e->i[e->nr++] = i;
+	/* What is held through a grant is bounded; an export is not. */
+	if (kvl_page_info(kvcache.ledger, pool, 0, i, kvcache_now(), &page) ||
+	    page.tenant != kvl_client_tenant(c->cmd.client))
+		return -EPERM;
 	if (writable != e->writable)
 		return -EINVAL;
 	if (writable)
@@ -206,11 +213,14 @@ static int pin_pages(struct kvcache_client *c, struct exported *e,
 	int err = 0;
 
 	kvcache_assert_locked();
-	if (!c->cmd.client)
-		return -ENOTCONN;
-	if (a->pool >= KVCACHE_MAX_POOLS || !kvcache.pools[a->pool])
+	err = kvcache_client_check(c);
+	if (err)
+		return err;
+	if (a->pool >= KVCACHE_MAX_POOLS)
 		return -ENOENT;
-	e->p = kvcache.pools[a->pool];
+	e->p = kvcache.pools[array_index_nospec(a->pool, KVCACHE_MAX_POOLS)];
+	if (!e->p)
+		return -ENOENT;
 	for (k = 0; !err && k < a->nr; k++)
 		err = pin_page(c, e, a->pool, a->pages[k]);
 	if (err)
@@ -218,7 +228,8 @@ static int pin_pages(struct kvcache_client *c, struct exported *e,
 	return err;
 }
 
-int kvcache_export(struct kvcache_client *c, struct kvcache_export *a)
+int kvcache_export(struct kvcache_client *c, struct kvcache_export *a,
+		   struct file **out)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	int fd_flags = a->flags & KVCACHE_FD_CLOEXEC ? O_CLOEXEC : 0;
@@ -226,6 +237,9 @@ int kvcache_export(struct kvcache_client *c, struct kvcache_export *a)
 	struct dma_buf *buf;
 	int err, fd;
 
+	/* As of all commands, before what it is given is looked at. */
+	if (!READ_ONCE(c->cmd.client))
+		return -ENOTCONN;
 	if (!a->nr || a->nr > KVCACHE_MAX_PAGES)
 		return -EINVAL;
 	e = kzalloc(struct_size(e, i, a->nr), GFP_KERNEL_ACCOUNT);
@@ -250,12 +264,13 @@ int kvcache_export(struct kvcache_client *c, struct kvcache_export *a)
 		kfree(e);
 		return PTR_ERR(buf);
 	}
-	fd = dma_buf_fd(buf, fd_flags);
+	fd = get_unused_fd_flags(fd_flags);
 	if (fd < 0) {
 		dma_buf_put(buf);
 		return fd;
 	}
 	a->out_fd = fd;
+	*out = buf->file;
 	return 0;
 }
 

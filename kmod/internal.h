@@ -38,7 +38,8 @@ struct kvcache_fifo {
 
 /**
  * struct kvcache_pool - memory of one pool
- * @id: its number, once it has one
+ * @id: its number, if it is @known
+ * @known: the ledger has it, or had
  * @page_shift: log2 of the page size
  * @order: of a folio: a page, or 2 MiB if that is less
  * @per_page: folios of a page
@@ -52,6 +53,7 @@ struct kvcache_fifo {
  */
 struct kvcache_pool {
 	u32 id;
+	bool known;
 	unsigned int page_shift;
 	unsigned int order;
 	u32 per_page;
@@ -104,12 +106,13 @@ struct kvcache_wait {
  * @ledger: the ledger
  * @pools: memory of its pools
  * @events: who waits for events
- * @seq: the ledger's sequence number when @events was woken last
+ * @posted: the ledger's count of events when @events was woken last
  * @wq: for the next three
  * @clean: unmaps and zeroes pages
  * @retry: looks at stuck pages again
  * @tick: calls kvl_tick()
  * @tick_at: when it will
+ * @stopping: no work is begun any more
  * @misc: /dev/kvcache
  */
 struct kvcache_device {
@@ -120,12 +123,13 @@ struct kvcache_device {
 	struct kvl *ledger;
 	struct kvcache_pool *pools[KVCACHE_MAX_POOLS];
 	wait_queue_head_t events;
-	u64 seq;
+	u64 posted;
 	struct workqueue_struct *wq;
 	struct work_struct clean;
 	struct delayed_work retry;
 	struct delayed_work tick;
 	u64 tick_at;
+	bool stopping;
 	struct miscdevice misc;
 };
 
@@ -166,6 +170,8 @@ void kvcache_fs_exit(void);
 /* call.c: commands */
 /* kvl_cmd_run() to its end: 0, -errno or KVL_WAITING. */
 int kvcache_run(struct kvcache_client *c, struct kvl_cmd_frame *f);
+/* Lock held: once. */
+int kvcache_run_locked(struct kvcache_client *c, struct kvl_cmd_frame *f);
 /* PRIVATE pages, not waiting for others to give some up. */
 int kvcache_get_pages(struct kvcache_client *c, u32 pool, u32 nr, u64 *pages);
 extern const struct kvl_cmd_ops kvcache_cmd_ops;
@@ -213,11 +219,12 @@ void kvcache_zap_clients(void);
 /* publish.c: KVCACHE_PUBLISH, for pages that nobody can write any more */
 int kvcache_publish(struct kvcache_client *c, struct kvl_cmd_frame *f);
 
-/* export.c: KVCACHE_EXPORT */
-int kvcache_export(struct kvcache_client *c, struct kvcache_export *a);
+/* export.c: KVCACHE_EXPORT: a reserved descriptor, and the file to be there. */
+int kvcache_export(struct kvcache_client *c, struct kvcache_export *a,
+		   struct file **out);
 
 /* sysfs.c */
-int kvcache_sysfs_init(struct device *parent);
+int kvcache_sysfs_init(void);
 void kvcache_sysfs_exit(void);
 /* @admin held. */
 int kvcache_sysfs_add_pool(u32 id, const char *name);

@@ -617,6 +617,12 @@ void kvl_post(struct kvl *l, u32 tenant, const struct kvcache_event *ev)
 	slot = &t->ev[t->ev_next++ & (l->nr_events - 1)];
 	*slot = *ev;
 	slot->seq = l->seq;
+	l->posted++;
+}
+
+u64 kvl_posted(const struct kvl *l)
+{
+	return l->posted;
 }
 
 u32 kvl_events(struct kvl *l, struct kvl_client *c, struct kvcache_event *ev,

@@ -491,7 +491,8 @@ int kvl_page_access(const struct kvl *l, const struct kvl_client *c, u32 pool,
  *
  * An export, a device page's user. Pins are counted. A pinned page cannot be
  * published or made volatile, is not taken, and when it leaves its owner stays
- * RETIRING until it is unpinned. Return: 0, -ESTALE, -EPERM, -EBUSY volatile.
+ * RETIRING until it is unpinned. Return: 0, -ESTALE, -EPERM, -EBUSY volatile, or
+ * pinned 2^31 times.
  */
 int kvl_pin(struct kvl *l, const struct kvl_client *c, u32 pool, u64 handle);
 void kvl_unpin(struct kvl *l, u32 pool, u32 index, u64 now);
@@ -521,6 +522,8 @@ int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now);
  */
 u32 kvl_events(struct kvl *l, struct kvl_client *c, struct kvcache_event *ev,
 	       u32 nr);
+/* Grows with every event that some client has yet to read. */
+u64 kvl_posted(const struct kvl *l);
 /* Whether kvl_events() would return any. */
 bool kvl_events_pending(const struct kvl *l, const struct kvl_client *c);
 

@@ -298,6 +298,9 @@ static void kvl_grant_backed(struct kvl *l, struct kvl_pool *p)
 			return;
 		kvl_finish(l, p, r, 0);
 		kvl_hand_out(l, p, r);
+		/* Who would not wait is not told that it did. */
+		if (r->nowait)
+			continue;
 		ev = (struct kvcache_event){
 			.type = KVCACHE_EV_GRANTED,
 			.pool = p->id,

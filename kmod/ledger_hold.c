@@ -504,7 +504,8 @@ int kvl_pin(struct kvl *l, const struct kvl_client *c, u32 pool, u64 handle)
 		return -ESTALE;
 	if (!kvl_hold_count(l, p, c, i))
 		return -EPERM;
-	if (p->page[i].flags & KVL_PF_VOLATILE)
+	if ((p->page[i].flags & KVL_PF_VOLATILE) ||
+	    p->page[i].pins >= KVL_MAX_REFS)
 		return -EBUSY;
 	p->page[i].pins++;
 	l->seq++;

@@ -148,7 +148,8 @@ static u32 kvl_duplicate(const struct kvl *l, const struct kvl_pool *p,
 	if (e->flags & KVCACHE_PUBLISH_NODEDUP)
 		return 0;
 	n = kvl_find(l, p, domain, top->key);
-	return n && n->fill == top->fill ? n->page : 0;
+	return n && n->fill == top->fill && p->page[n->page].refs < KVL_MAX_REFS ?
+	       n->page : 0;
 }
 
 /* Does an earlier entry of the same call bring the top key of entry @k. */
@@ -555,6 +556,8 @@ static int kvl_lookup_test(const struct kvl *l, const struct kvl_pool *p,
 	for (k = 0; k < arg->out_nr_pages; k++) {
 		pg = &p->page[kvl_index(arg->out_found[k].handle)];
 		nodes += pg->client && pg->client != c->id;
+		if (pg->refs >= KVL_MAX_REFS)
+			return -ENOMEM;
 	}
 	return nodes > l->nr_spare ? -EAGAIN : 0;
 }

@@ -30,6 +30,9 @@
 #define KVL_NR_SLOTS	(1 + KVCACHE_PRIO_MAX + 1)
 #define KVL_MAP_WORDS	2
 
+/* Of one page; a call adds at most KVCACHE_MAX_KEYS. */
+#define KVL_MAX_REFS	(1U << 31)
+
 /* kvl_page.flags */
 #define KVL_PF_LISTED	0x01	/* takeable: in its tenant's list */
 #define KVL_PF_PARKED	0x02	/* ... not in the pool's: ledger_reclaim.c */
@@ -408,6 +411,7 @@ struct kvl {
 	u32 nr_events;
 	u32 nr_revoke;			/* accounts with a revoke_at */
 	bool revoked;			/* a page was, see kvl_revoked() */
+	u64 posted;			/* events */
 	u32 last_client;		/* so that numbers are reused late */
 	u32 last_tenant;
 	u64 now;

@@ -57,7 +57,7 @@ static void arm_tick(u64 now)
 	if (at == kvcache.tick_at)
 		return;
 	kvcache.tick_at = at;
-	if (at != KVCACHE_TIME_NEVER)
+	if (at != KVCACHE_TIME_NEVER && !kvcache.stopping)
 		mod_delayed_work(kvcache.wq, &kvcache.tick, at <= now ? 0 :
 				 min_t(u64, nsecs_to_jiffies64(at - now) + 1,
 				       24 * 3600 * HZ));
@@ -65,7 +65,7 @@ static void arm_tick(u64 now)
 
 void kvcache_unlock(void)
 {
-	u64 now = kvcache_now(), seq;
+	u64 now = kvcache_now(), posted;
 	bool news;
 	u32 k;
 
@@ -74,9 +74,9 @@ void kvcache_unlock(void)
 			kvcache_pool_sort(kvcache.pools[k], now);
 	wake_requests();
 	arm_tick(now);
-	seq = kvl_seq(kvcache.ledger);
-	news = seq != kvcache.seq;
-	kvcache.seq = seq;
+	posted = kvl_posted(kvcache.ledger);
+	news = posted != kvcache.posted;
+	kvcache.posted = posted;
 	mutex_unlock(&kvcache.lock);
 	if (news && wq_has_sleeper(&kvcache.events))
 		wake_up_interruptible(&kvcache.events);
@@ -165,7 +165,7 @@ static int __init kvcache_init(void)
 	err = kvcache_fs_init();
 	if (err)
 		goto queue;
-	err = kvcache_sysfs_init(NULL);
+	err = kvcache_sysfs_init();
 	if (err)
 		goto fs;
 	err = misc_register(&kvcache.misc);
@@ -190,6 +190,10 @@ static void __exit kvcache_exit(void)
 	kvcache_debugfs_exit();
 	misc_deregister(&kvcache.misc);
 	kvcache_sysfs_exit();
+	/* None of the three starts another one from here on. */
+	kvcache_lock();
+	kvcache.stopping = true;
+	kvcache_unlock();
 	cancel_work_sync(&kvcache.clean);
 	cancel_delayed_work_sync(&kvcache.retry);
 	cancel_delayed_work_sync(&kvcache.tick);

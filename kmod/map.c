@@ -169,8 +169,6 @@ void kvcache_zap(struct kvcache_client *c, const struct kvcache_pool *p, u32 i,
 		    ((loff_t)i << p->page_shift);
 	loff_t len = (loff_t)nr << p->page_shift;
 
-	if (!mapping_mapped(c->inode->i_mapping))
-		return;
 	unmap_mapping_range(c->inode->i_mapping, at, len, 1);
 	if (read_only_too)
 		unmap_mapping_range(c->inode->i_mapping,
@@ -189,8 +187,7 @@ void kvcache_zap_everywhere(const struct kvcache_pool *p, u32 i)
 
 void kvcache_zap_client(struct kvcache_client *c)
 {
-	if (mapping_mapped(c->inode->i_mapping))
-		unmap_mapping_range(c->inode->i_mapping, 0, 0, 1);
+	unmap_mapping_range(c->inode->i_mapping, 0, 0, 1);
 }
 
 void kvcache_zap_clients(void)

@@ -74,6 +74,18 @@ static int alloc_range(struct kvcache_pool *p, u32 from, u32 to)
 	return err;
 }
 
+/*
+ * Who found it before is done with it, and its null page is not mapped any
+ * more, where another pool will have its pages.
+ */
+static void forget_pool(const struct kvcache_pool *p)
+{
+	synchronize_srcu(&kvcache_srcu);
+	kvcache_page_lock(p, 0);
+	kvcache_zap_everywhere(p, 0);
+	kvcache_page_unlock(p, 0);
+}
+
 /* One that no number leads to any more. */
 void kvcache_pool_free(struct kvcache_pool *p)
 {
@@ -81,7 +93,8 @@ void kvcache_pool_free(struct kvcache_pool *p)
 
 	if (!p)
 		return;
-	synchronize_srcu(&kvcache_srcu);
+	if (p->known)
+		forget_pool(p);
 	for (i = 0; p->folio && i <= p->nr_pages; i++) {
 		free_page_memory(p, i);
 		cond_resched();
@@ -242,7 +255,7 @@ void kvcache_pool_sort(struct kvcache_pool *p, u64 now)
 		else
 			fifo_push(p, &p->work, i);
 	}
-	if (p->work.first)
+	if (p->work.first && !kvcache.stopping)
 		queue_work(kvcache.wq, &kvcache.clean);
 }
 
@@ -273,13 +286,31 @@ void kvcache_page_copy(const struct kvcache_pool *p, u32 to, u32 from)
 		}
 }
 
+/* Memory that the machine found to be bad is given to nobody. */
+static bool is_broken(const struct kvcache_pool *p, u32 i)
+{
+	struct folio **folio = kvcache_page(p, i);
+	size_t n;
+	u32 k;
+
+	for (k = 0; k < p->per_page; k++)
+		for (n = 0; n < folio_nr_pages(folio[k]); n++)
+			if (PageHWPoison(folio_page(folio[k], n)))
+				return true;
+	return false;
+}
+
 /*
  * Nobody may map the page any more, since it is RETIRING: a fault that was
  * faster holds the folio's lock until its mapping is there to be removed.
  */
-static bool clean_page_memory(const struct kvcache_pool *p, u32 i)
+static bool clean_page_memory(const struct kvcache_pool *p, u32 i, bool stuck)
 {
 	might_sleep();
+	if (is_broken(p, i))
+		return false;
+	if (stuck && kvcache_page_used(p, i))
+		return false;
 	if (kvcache_page_used(p, i)) {
 		kvcache_page_lock(p, i);
 		kvcache_zap_everywhere(p, i);
@@ -305,7 +336,7 @@ static bool clean_next(u32 id, bool stuck)
 	kvcache_unlock();
 	if (!i)
 		return false;
-	ok = clean_page_memory(p, i);
+	ok = clean_page_memory(p, i, stuck);
 	trace_kvcache_clean(id, i, ok);
 	kvcache_lock();
 	if (ok)
@@ -314,7 +345,7 @@ static bool clean_next(u32 id, bool stuck)
 		fifo_push(p, &p->stuck, i);
 	if (ok || !stuck)
 		kvl_work_done(kvcache.ledger, id, i, ok, kvcache_now());
-	if (!ok)
+	if (!ok && !kvcache.stopping)
 		mod_delayed_work(kvcache.wq, &kvcache.retry,
 				 msecs_to_jiffies(RETRY_MS));
 	kvcache_unlock();

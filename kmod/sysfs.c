@@ -388,7 +388,7 @@ int kvcache_sysfs_chown_tenant(u32 id, u32 gid)
 	return kvcache_sysfs_add_tenant(id, name, gid);
 }
 
-int kvcache_sysfs_init(struct device *parent)
+int kvcache_sysfs_init(void)
 {
 	int err;
 
@@ -397,7 +397,7 @@ int kvcache_sysfs_init(struct device *parent)
 	err = class_register(&kvcache_class);
 	if (err)
 		return err;
-	kvcache_dev = device_create(&kvcache_class, parent, MKDEV(0, 0), NULL,
+	kvcache_dev = device_create(&kvcache_class, NULL, MKDEV(0, 0), NULL,
 				    "kvcache");
 	if (IS_ERR(kvcache_dev)) {
 		class_unregister(&kvcache_class);

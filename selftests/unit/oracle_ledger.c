@@ -376,6 +376,8 @@ static void grant(struct oracle *o, u32 pool)
 	while ((r = head(o, pool, 0, ORC_BACKED, false)) && is_there(o, r)) {
 		orc_finish(o, r, 0);
 		hand_out(o, r);
+		if (r->nowait)
+			continue;
 		orc_post(o, r->tenant, &(struct kvcache_event){
 			.type = KVCACHE_EV_GRANTED, .pool = pool,
 			.tenant = r->tenant, .value = r->nr });

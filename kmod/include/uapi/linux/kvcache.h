@@ -433,7 +433,8 @@ struct kvcache_found {
  *
  * The prefix ends before the first page that the bound of a LOOKUP grant does
  * not let the caller hold; with @tail, nothing is found then. Of the general
- * errors, ENOENT (no such pool) is the one that is likely.
+ * errors, ENOENT (no such pool) is the one that is likely; ENOMEM, also where a
+ * page has 2^31 references.
  */
 struct kvcache_lookup {
 	__u32 size;
@@ -478,7 +479,8 @@ struct kvcache_lookup {
  *
  * Errors: ESTALE (but not for a page that was taken while volatile, with
  * KVCACHE_ADVISE_NONVOLATILE: that one is reported in @out_state); EPERM not
- * a holder; EBUSY a page to be made volatile is pinned or exported; EINVAL
+ * a holder; EBUSY a page to be made volatile is exported (one that is pinned
+ * otherwise stays RETIRING when it is taken, until it is let go); EINVAL
  * VOLATILE on a page that is not PRIVATE, or a @ttl_ns for one that is;
  * ENOMEM.
  */
@@ -511,7 +513,8 @@ struct kvcache_advise {
  * The pages stay charged until the dma-buf is released. The dma-buf of SHARED
  * pages is read-only.
  *
- * Errors: ESTALE; EPERM not a holder; EINVAL PRIVATE and SHARED pages mixed;
+ * Errors: ESTALE; EPERM not a holder, or a page of another tenant, held through
+ * a grant: nothing would bound how long; EINVAL PRIVATE and SHARED pages mixed;
  * EOPNOTSUPP no host pool, or no dma-buf on this backend; EMFILE.
  */
 struct kvcache_export {

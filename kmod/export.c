@@ -240,9 +240,6 @@ int kvcache_export(struct kvcache_client *c, struct kvcache_export *a,
 	/* As of all commands, before what it is given is looked at. */
 	if (!READ_ONCE(c->cmd.client))
 		return -ENOTCONN;
-	/* As of all commands, before what it is given is looked at. */
-	if (!READ_ONCE(c->cmd.client))
-		return -ENOTCONN;
 	if (!a->nr || a->nr > KVCACHE_MAX_PAGES)
 		return -EINVAL;
 	e = kzalloc(struct_size(e, i, a->nr), GFP_KERNEL_ACCOUNT);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kit.h - behaviours of other systems, on every backend that there is.
+ * kit.h - behaviours of other systems, on the backend that is under test.
  *
  *	CASE(name) { kit_open(&k, SPEC(16, 10)); ... }
  *
- * is one test for each backend, and is told which one as @where. A block of
+ * is one test, named after the backend: unit/device.h says which. A block of
  * another system is a page here; its number is the index in the page's handle,
  * and its tokens are kit_spec.page_tokens.
  */
@@ -13,25 +13,30 @@
 
 #include "unit/kit.h"
 
-/* Those that keep pages: one line each. */
-#define BACKENDS(X, n)	\
-	X(n, local)
+/* Those that keep pages, and whether it is the one: a line each. */
+#define BACKENDS(X, n)			\
+	X(n, local, !device_path())	\
+	X(n, device, device_path())
 
-#define CASE_ON(n, backend)						\
-	static void ht_##backend##_##n(void)				\
+#define CASE_ON(n, backend, here)					\
+	__attribute__((constructor)) static void ht_##backend##_##n(void) \
 	{								\
-		case_##n(#backend);					\
-	}								\
-	HT_REG(ht_##backend##_##n, #backend "." #n, HT_TIMEOUT)
+		static struct ht_test t = {				\
+			.name = #backend "." #n, .fn = case_##n,	\
+			.timeout = HT_TIMEOUT,				\
+		};							\
+									\
+		if (here)						\
+			ht_add(&t);					\
+	}
 #define CASE(n)								\
-	static void case_##n(const char *where);			\
+	static void case_##n(void);					\
 	BACKENDS(CASE_ON, n)						\
-	static void case_##n(const char *where)
+	static void case_##n(void)
 
-/* SPEC(tokens, pages, ...): what a case opens, on the backend it is told. */
+/* SPEC(tokens, pages, ...): what a case opens. */
 #define SPEC(P, nr, ...)						\
-	(&(struct kit_spec) {						\
-		.where = where, .page_tokens = P, .pages = nr, __VA_ARGS__ })
+	(&(struct kit_spec) { .page_tokens = P, .pages = nr, __VA_ARGS__ })
 
 #define NR(a)	(sizeof(a) / sizeof((a)[0]))
 

@@ -189,6 +189,7 @@ static void partial_copy(const struct kit_spec *spec)
 	kvc_seq_free(s, 0);
 
 	/* A page that was written to the end and freed is the next one. */
+	kit_pool(&k);
 	ASSERT_EQ(0, kvc_seq_create(k.c, &once, &s));
 	ASSERT_EQ(0, kit_add(&k, s, t, 8));
 	EXPECT_BLOCKS(s, 4);

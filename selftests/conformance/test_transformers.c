@@ -10,11 +10,6 @@
 CASE(shape_for_each_kind_of_attention)
 {
 	static const uint32_t heads[] = { 32, 4, 1 };
-	struct kvc_open_opts open = {
-		.sz = sizeof(open),
-		.local_bytes = 8 << 20,
-		.local_page_size = 1 << 20,
-	};
 	const struct kvc_cache_opts o = { .sz = sizeof(o), .threads = 1 };
 	static float rows[10 * 32 * 128];
 	uint32_t tokens[10], i, h, d, n;
@@ -29,7 +24,7 @@ CASE(shape_for_each_kind_of_attention)
 	struct kit k;
 
 	kit_count(tokens, 10, 0);
-	ASSERT_EQ(0, kvc_open(where, &open, &k.ctx));
+	kit_connect(&k, 1 << 20, 8, 0);
 	for (i = 0; i < NR(heads); i++) {
 		n = heads[i];
 		g.kv_heads = n;
@@ -61,7 +56,7 @@ CASE(shape_for_each_kind_of_attention)
 		kvc_seq_free(item.seq, 0);
 		kit_cache_close(&k);
 	}
-	kvc_close(k.ctx);
+	kit_disconnect(&k);
 }
 
 /* c4.4 */
@@ -220,7 +215,7 @@ CASE(crop)
  * One step of @n sequences that had @lens tokens and get @more each: the
  * outputs of all its rows and layers, in the order of the rows.
  */
-static void outputs(const char *where, const uint32_t *which, uint32_t n,
+static void outputs(const uint32_t *which, uint32_t n,
 		    float o[][KIT_LAYERS][4 * KIT_DIM])
 {
 	static const uint32_t lens[] = { 1, 19, 7, 4 }, more[] = { 1, 1, 5, 3 };
@@ -265,10 +260,10 @@ CASE(padding_invariance)
 	static float alone[ROWS][KIT_LAYERS][4 * KIT_DIM];
 	uint32_t i, at = 0;
 
-	outputs(where, all, 4, o);
+	outputs(all, 4, o);
 	for (i = 0; i < 4; i++) {
 		memset(alone, 0xff, sizeof(alone));
-		outputs(where, &all[i], 1, alone);
+		outputs(&all[i], 1, alone);
 		EXPECT_EQ(0, memcmp(o[at], alone, more[i] * sizeof(o[0])));
 		at += more[i];
 	}
@@ -328,6 +323,7 @@ TEST(padding_invariance_of_texts)
 	struct ran all, r;
 	int i;
 
+	NOT_ON_DEVICE("kvcache-run is tested there by itself");
 	all = kit_run(NULL, RUN "%s %s %s", prompts[0], prompts[1], prompts[2]);
 	KIT_OK(all);
 	for (i = 0; i < 3; i++) {
@@ -347,6 +343,7 @@ TEST(prefilled_prompt_for_several_texts)
 	struct ran all, r;
 	int i;
 
+	NOT_ON_DEVICE("kvcache-run is tested there by itself");
 	all = kit_run(NULL, RUN "%s %s %s %s", system_message, prompts[0],
 		      prompts[1], prompts[2]);
 	KIT_OK(all);

@@ -525,6 +525,7 @@ TEST(preemption)
 {
 	struct ran all, r;
 
+	NOT_ON_DEVICE("kvcache-run is tested there by itself");
 	all = kit_run(NULL, RUN "--tokens %s --tokens %s", eighty(10),
 		      eighty(110));
 	r = kit_run(NULL, RUN "--tokens %s --tokens %s --verify --max-pages 12",
@@ -550,6 +551,7 @@ TEST(no_start_without_room_to_grow)
 {
 	struct ran all, r;
 
+	NOT_ON_DEVICE("kvcache-run is tested there by itself");
 	all = kit_run(NULL, RUN "--tokens %s --tokens %s", eighty(10),
 		      eighty(110));
 	r = kit_run(NULL, RUN "--tokens %s --tokens %s --max-pages 10",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cmd_kit.h - the in-process backend behind its commands, and refusals.
+ * cmd_kit.h - a backend behind its commands, and refusals.
  *
  * Outputs are poisoned before each call. What the whole backend holds is read
  * again after each refusal and compared.
@@ -8,12 +8,17 @@
 #ifndef CMD_KIT_H
 #define CMD_KIT_H
 
-#include "harness.h"
-#include "sys.h"
+#include "device.h"
 
 #define NEVER KVCACHE_TIME_NEVER
 
+/*
+ * @admin: on the device, an open that stays; else NULL
+ * @tenant: the first; others have the numbers after it
+ */
 FIXTURE(cmd) {
+	struct kvc_sys *admin;
+	uint32_t tenant;
 	struct kvc_sys *s;
 	struct kvcache_query before;
 	struct kvcache_page_get pages_before;
@@ -112,19 +117,43 @@ static inline int attach(SELF)
 	return call(self, KVCACHE_NR_ATTACH, &a);
 }
 
+/* The smallest pages that the backend has. */
+static inline uint64_t page_size(void)
+{
+	return device_path() ? KVCACHE_PAGE_SIZE_MIN : 4096;
+}
+
 FIXTURE_SETUP(cmd)
 {
 	struct kvc_open_opts o = {
-		.sz = sizeof(o), .local_bytes = 16 * 4096,
-		.local_page_size = 4096,
+		.sz = sizeof(o), .local_bytes = 16 * page_size(),
+		.local_page_size = page_size(),
 	};
 
-	ASSERT_EQ(0, kvc_sys_local_open(&o, &self->s));
+	if (!device_path()) {
+		self->tenant = 1;
+		ASSERT_EQ(0, kvc_sys_local_open(&o, &self->s));
+		return;
+	}
+	self->admin = device_begin(page_size(), 16, 0, &self->tenant);
+	ASSERT_EQ(0, kvc_sys_dev_open(device_path(), &self->s));
 }
 
 FIXTURE_TEARDOWN(cmd)
 {
 	self->s->ops->close(self->s);
+	if (self->admin)
+		device_end(self->admin);
+}
+
+/* Its client's number, 0 none: the device goes on counting. */
+static inline uint32_t client_id(SELF)
+{
+	struct kvcache_query q;
+
+	POISON(q);
+	ASSERT_EQ(0, call(self, KVCACHE_NR_QUERY, &q));
+	return q.out_client;
 }
 
 static inline void alloc(SELF, uint32_t nr, uint64_t *pages)

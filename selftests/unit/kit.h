@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kit.h - a small cache in this process, and rows that follow from tokens.
+ * kit.h - a small cache in this process, or on the device that device.h speaks
+ * of, and rows that follow from tokens.
  *
  * The K and V rows of a token are a digest of all tokens up to it (and of the
  * conversation's extra bytes), as a model's would be. So what a sequence must
@@ -10,13 +11,14 @@
 #ifndef KIT_H
 #define KIT_H
 
-#include "harness.h"
+#include "device.h"
 #include "internal.h"
 
 #define KIT_DIM 16
 #define KIT_LAYERS 3
 
 struct kit {
+	struct kvc_sys *admin;	/* of the device; else NULL */
 	struct kvc *ctx;
 	struct kvc_cache *c;
 	struct kvc_batch *b;
@@ -27,7 +29,6 @@ struct kit {
 
 /* What to build; zeros are a page of 4 tokens, f32, one group, 2 KV heads. */
 struct kit_spec {
-	const char *where;	/* the backend; NULL is "local" */
 	uint32_t pages;
 	uint32_t max;
 	uint32_t page_tokens;
@@ -67,6 +68,9 @@ static inline uint64_t kit_page_size(const struct kit_spec *spec)
 	uint32_t heads = spec->kv_heads ? spec->kv_heads : 2, size = 64;
 	uint32_t P = spec->page_tokens ? spec->page_tokens : 4;
 
+	/* Larger ones than it takes: the end of a page is not used. */
+	if (device_path())
+		size = KVCACHE_PAGE_SIZE_MIN;
 	/* f32 in all layers, slots rounded to a pair: more than enough. */
 	while (size < (P + 1) * KIT_LAYERS * heads * 2 * KIT_DIM * 4)
 		size *= 2;
@@ -94,26 +98,46 @@ static inline uint32_t kit_commons(struct kit *k, uint64_t max)
 	return t.out_tenant;
 }
 
+/* k->ctx, and nothing else of @k: @nr_pages free pages, a tenant's @max. */
+static inline void kit_connect(struct kit *k, uint64_t page_size,
+			       uint32_t nr_pages, uint64_t max)
+{
+	struct kvc_open_opts open = {
+		.sz = sizeof(open),
+		.local_bytes = nr_pages * page_size,
+		.local_page_size = page_size,
+		.local_max = max,
+	};
+	struct kvcache_query q = { 0 };
+	uint32_t tenant;
+
+	k->nr_pages = nr_pages;
+	k->admin = NULL;
+	if (device_path())
+		k->admin = device_begin(page_size, nr_pages, max, &tenant);
+	ASSERT_EQ(0, kvc_open(k->admin ? device_path() : "local",
+			      k->admin ? NULL : &open, &k->ctx));
+	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_QUERY, &q));
+	ASSERT_EQ(1, q.out_nr_pools);
+	ASSERT_EQ(nr_pages, q.out_pools[0].nr_pages);
+	ASSERT_EQ(nr_pages, q.out_pools[0].nr_free);
+}
+
+static inline void kit_disconnect(struct kit *k)
+{
+	kvc_close(k->ctx);
+	k->ctx = NULL;
+	if (k->admin)
+		device_end(k->admin);
+}
+
 static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 {
 	static const uint8_t two_groups[KIT_LAYERS] = { 0, 1, 0 };
 	struct kvc_cache_opts o = spec->o;
-	struct kvc_open_opts open = {
-		.sz = sizeof(open),
-		.local_page_size = kit_page_size(spec),
-		.local_max = spec->max,
-	};
-	struct kvcache_query q = { 0 };
 
-	k->nr_pages = spec->pages ? spec->pages : 64;
-	open.local_bytes = k->nr_pages * open.local_page_size;
-	ASSERT_EQ(0, kvc_open(spec->where ? spec->where : "local", &open,
-			      &k->ctx));
-	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_QUERY, &q));
-	ASSERT_EQ(1, q.out_nr_pools);
-	ASSERT_EQ(k->nr_pages, q.out_pools[0].nr_pages);
-	ASSERT_EQ(k->nr_pages, q.out_pools[0].nr_free);
-
+	kit_connect(k, kit_page_size(spec), spec->pages ? spec->pages : 64,
+		    spec->max);
 	k->g[0] = (struct kvc_group) {
 		.kv_heads = spec->kv_heads ? spec->kv_heads : 2,
 		.k_dim = KIT_DIM, .v_dim = KIT_DIM,
@@ -148,7 +172,7 @@ static inline void kit_close(struct kit *k)
 {
 	kvc_batch_destroy(k->b);
 	kvc_cache_destroy(k->c);
-	kvc_close(k->ctx);
+	kit_disconnect(k);
 }
 
 /* A second cache of the same model in the same pool: it knows no page of @k's. */
@@ -171,6 +195,8 @@ static inline struct kvcache_pool_info kit_pool(struct kit *k)
 {
 	struct kvcache_query q = { 0 };
 
+	if (k->admin)
+		device_settle(k->admin, 0);
 	ASSERT_EQ(0, kvc_call(k->ctx, KVCACHE_NR_QUERY, &q));
 	ASSERT_EQ(q.out_pools[0].nr_pages,
 		  q.out_pools[0].nr_free + q.out_pools[0].nr_private +
@@ -187,6 +213,15 @@ static inline uint64_t kit_used(struct kit *k)
 	return p.nr_private + p.nr_shared;
 }
 
+/* A fixture's, unless a test closed it to open another: there is one device. */
+static inline void kit_end(struct kit *k)
+{
+	if (!k->ctx)
+		return;
+	EXPECT_EQ(0, kit_used(k));
+	kit_close(k);
+}
+
 static inline struct kvc_seq *kit_seq(struct kit *k, const char *extra)
 {
 	struct kvc_seq_opts o = {
@@ -196,6 +231,9 @@ static inline struct kvc_seq *kit_seq(struct kit *k, const char *extra)
 	};
 	struct kvc_seq *s = NULL;
 
+	/* Pages that come back do so in their order. */
+	if (k->admin)
+		device_settle(k->admin, 0);
 	ASSERT_EQ(0, kvc_seq_create(k->c, &o, &s));
 	return s;
 }

@@ -218,6 +218,7 @@ TEST(two_groups_in_a_domain)
 	struct kvc_seq *s;
 	struct kit k;
 
+	NOT_ON_DEVICE("its numbers follow from pages of less than 64 KiB");
 	kit_count(t, 1024, 1000);
 	kit_open(&k, &spec);
 	s = kit_seq(&k, NULL);
@@ -351,6 +352,7 @@ TEST(random_sweep_below_a_max)
 
 TEST(random_sweep_of_two_groups)
 {
+	NOT_ON_DEVICE("its numbers follow from pages of less than 64 KiB");
 	sweep(&(struct kit_spec) { .pages = 30, .ngroups = 2 }, 800, 8);
 }
 

@@ -18,8 +18,7 @@ FIXTURE_SETUP(prefix)
 
 FIXTURE_TEARDOWN(prefix)
 {
-	EXPECT_EQ(0, kit_used(&self->k));
-	kit_close(&self->k);
+	kit_end(&self->k);
 }
 
 /* Run a prompt and end the conversation. */
@@ -126,6 +125,7 @@ TEST_F(prefix, without_deduplication)
 	struct kvc_item items[2];
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &spec);
 	for (int i = 0; i < 2; i++) {
 		s[i] = kit_seq(&k, NULL);
@@ -163,6 +163,7 @@ TEST_F(prefix, extra_and_salt)
 		}
 	}
 	/* ("bc", "a") and ("c", "ab"), in one pool */
+	kit_close(&self->k);
 	kit_open(&k, &spec);
 	s = kit_seq(&k, "bc");
 	kit_prompt(&k, s, self->t, 10);
@@ -249,6 +250,7 @@ TEST_F(prefix, by_block_keys)
 	};
 	uint32_t p[200];
 
+	kit_close(&self->k);
 	kit_open(&k, &spec);
 	ASSERT_EQ(16, kvc_cache_block_tokens(k.c, 0));
 	run(&k, self->t, 100);
@@ -279,6 +281,7 @@ TEST_F(prefix, after_reclaim)
 	struct kvc_seq *s;
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &spec);
 	run(&k, self->t, 19);
 	EXPECT_EQ(5, kit_pool(&k).nr_cached);
@@ -303,6 +306,7 @@ TEST_F(prefix, longer_than_one_command)
 	struct kvc_seq *s;
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .pages = 700 });
 	kit_count(t, n, 1);
 	run(&k, t, n);
@@ -327,6 +331,7 @@ TEST_F(prefix, no_room_for_a_copy)
 	struct kvc_seq *a, *b;
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &spec);
 	a = kit_seq(&k, NULL);
 	kit_prompt(&k, a, self->t, 11);
@@ -349,6 +354,8 @@ TEST_F(prefix, two_groups)
 	uint32_t P0, P1, n;
 	struct kvc_seq *s;
 
+	NOT_ON_DEVICE("its numbers follow from pages of less than 64 KiB");
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .pages = 200, .ngroups = 2 });
 	P0 = kvc_cache_page_tokens(k.c, 0);
 	P1 = kvc_cache_page_tokens(k.c, 1);
@@ -382,6 +389,7 @@ TEST_F(prefix, full_pages_that_stay_private)
 	uint64_t ha[8], hb[8];
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .commons = 1 });
 	t.tenant = k.c->o.domain;
 	a = kit_seq(&k, NULL);
@@ -443,6 +451,7 @@ TEST_F(prefix, truncated_before_it_was_published)
 	struct kvc_seq *a;
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .commons = 1 });
 	t.tenant = k.c->o.domain;
 	a = kit_seq(&k, NULL);
@@ -482,6 +491,7 @@ TEST_F(prefix, pages_that_there_is_no_room_for)
 	struct kit k;
 
 	kit_count(t, 200, 1000);
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .commons = 1 });
 	a = kit_seq(&k, NULL);
 	ASSERT_EQ(0, kit_add(&k, a, t, 160));
@@ -523,6 +533,7 @@ TEST_F(prefix, publish_what_a_fork_holds)
 	uint64_t h[3];
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .commons = 1 });
 	commons_max(&k, 0);
 	a = kit_seq(&k, NULL);
@@ -558,6 +569,7 @@ TEST_F(prefix, without_a_grant)
 	struct kvc_item item = { NULL, self->t, 4 };
 	struct kit k;
 
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .commons = 64 });
 	g.tenant = gone.tenant = k.c->o.domain;
 	g.to = k.ctx->tenant;

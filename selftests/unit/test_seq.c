@@ -18,8 +18,7 @@ FIXTURE_SETUP(seq)
 
 FIXTURE_TEARDOWN(seq)
 {
-	EXPECT_EQ(0, kit_used(&self->k));
-	kit_close(&self->k);
+	kit_end(&self->k);
 }
 
 TEST_F(seq, grows_a_page_at_a_time)
@@ -92,6 +91,7 @@ TEST_F(seq, more_pages_than_one_command_gives)
 	struct kvc_seq *s;
 	uint64_t *h = calloc(900, sizeof(*h));
 
+	kit_close(&self->k);
 	kit_open(&k, &(struct kit_spec) { .pages = 800 });
 	s = kit_seq(&k, NULL);
 	EXPECT_EQ(-E2BIG, kvc_seq_reserve(s, 801 * 4, 0));
@@ -305,6 +305,7 @@ TEST_F(seq, footprint_is_what_is_held)
 {
 	static const uint32_t heads[] = { 4, 2, 1 }, lens[] = { 1, 7, 8, 9, 40 };
 
+	kit_close(&self->k);
 	for (uint32_t h = 0; h < 3; h++) {
 		for (uint32_t i = 0; i < 5; i++) {
 			struct kit_spec spec = {

@@ -12,6 +12,7 @@
 #   make modules     the kernel module, for the kernel of KDIR
 #   make check-vm    tests of the module, in virtual machines
 #   make check-vm-stress   the same under load
+#   make check-kernel-debug   the same in a kernel that watches over the module
 #   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
 #   make setup       packages that are missing, for all of the above
 #   make install     DESTDIR, prefix; make uninstall takes it back

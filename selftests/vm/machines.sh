@@ -3,7 +3,7 @@
 #
 # The virtual machines of a target of make, one after the other.
 #
-#	machines.sh check|stress
+#	machines.sh check|stress|debug
 #
 # What ran there is printed as programs that say it again, for run-tests.sh.
 # $KVCACHE_BUILD is where things are built, $KVCACHE_MODEL the model, if any.
@@ -15,6 +15,7 @@ tests=$build/selftests/dev
 # 10,000 clients are killed with FULL=1, instead of 2,000.
 limit=${FULL:+2400}
 limit=${limit:-420}
+fuzz=${FULL:+600}
 
 run()
 {
@@ -54,8 +55,21 @@ stress)
 		6.1,6.12 "$tests/stress_fuzz" "$tests/stress_kill" \
 		"$tests/stress_race" "$tests/stress_threads"
 	;;
+debug)
+	# Everything, in kernels that watch: $build/kernels/ has them.
+	for kernel in debug ${FULL:+kcsan}; do
+		with_refs -n dev -d nbd -t 1200 -T 400 -e KVCACHE_MODEL= \
+			"$build/kernels/$kernel" dev
+		run -n stress -t 1800 -T 900 -e "KILLS=${KILLS:-300}" \
+			-e "SEED=${SEED:-}" \
+			-e "FUZZ_SECONDS=${FUZZ_SECONDS:-${fuzz:-60}}" \
+			"$build/kernels/$kernel" "$tests/stress_fail_nth" \
+			"$tests/stress_fuzz" "$tests/stress_kill" \
+			"$tests/stress_race" "$tests/stress_threads"
+	done
+	;;
 *)
-	echo "machines.sh: check or stress" >&2
+	echo "machines.sh: check, stress or debug" >&2
 	exit 2
 	;;
 esac

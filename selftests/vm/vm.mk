@@ -7,6 +7,9 @@
 #   make check-vm    in virtual machines with Debian's kernels
 #   make check-vm-stress   under load, for minutes; KILLS=, SEED=,
 #                    FUZZ_SECONDS=, or FULL=1 for far more of it
+#   make check-kernel-debug   in a kernel that watches over the module; FULL=1
+#                    adds one that looks for data races, and 10 minutes of
+#                    fuzzing in each
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 KMOD ?= $(O)/kmod-$(notdir $(KDIR:%/build=%))
@@ -66,7 +69,20 @@ check-vm-stress:
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=stress run-machines
 
+# Built once, in about 19 minutes of one CPU.
+debug-kernels := debug kcsan
+$(debug-kernels:%=module-%): module-%:
+	$(Q)dir=$$(selftests/vm/debug-kernel.sh $*) && \
+		mkdir -p $(O)/kernels && ln -sfn $$dir $(O)/kernels/$* && \
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules
+
+check-kernel-debug:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) vm-programs module-debug \
+		$(if $(FULL),module-kcsan)
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=debug run-machines
+
 .PHONY: modules modules-or-not dev-tests vm-programs check-vm check-vm-stress \
-	$(vm-kernels:%=module-%)
+	check-kernel-debug $(vm-kernels:%=module-%) $(debug-kernels:%=module-%)
 
 include kmod/install.mk

@@ -8,6 +8,7 @@
 #				headers, ready for make -C), modules/
 #	kernels.sh source	parts of the kernel's source: the kselftest
 #				harness, checkpatch, coccinelle's scripts
+#	kernels.sh tree		all of it
 #	kernels.sh -n NAME	lines for kernels.txt with the newest packages
 #
 # They are kept in $XDG_CACHE_HOME/kvcache/kernels, by default below ~/.cache.
@@ -36,7 +37,7 @@ if [ "${1:-}" = -n ]; then
 	newest=1
 	shift
 fi
-[ $# -eq 1 ] || die "usage: kernels.sh [-n] 6.1|6.12|source"
+[ $# -eq 1 ] || die "usage: kernels.sh [-n] 6.1|6.12|source|tree"
 name=$1
 pinned=$(awk -v name="$name" '$1 == name { print $2 "=" $3, $4 }' "$pins")
 [ -n "$pinned" ] || die "$pins has no $name"
@@ -118,11 +119,10 @@ newest_kernel()
 
 newest_of()
 {
-	if [ "$1" = source ]; then
-		echo "linux-source-6.1=$(version_of linux-source-6.1)"
-	else
-		newest_kernel "$1"
-	fi
+	case $1 in
+	source | tree)	echo "linux-source-6.1=$(version_of linux-source-6.1)" ;;
+	*)		newest_kernel "$1" ;;
+	esac
 }
 
 # sum_of PACKAGE=VERSION: the SHA-256 in the signed list, nothing if not there.
@@ -188,24 +188,26 @@ unpack_kernel()
 		[ -s "$tmp/new/vmlinuz" ] && [ -s "$tmp/new/build/Module.symvers" ]
 }
 
+# unpack_source [PART...]: of the source; all of it without any.
 unpack_source()
 {
-	# shellcheck disable=SC2046,SC2086 # lists of words
+	# shellcheck disable=SC2046 # a list of words
 	dpkg-deb --fsys-tarfile "$tmp"/debs/*.deb |
 		tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
 		tar -xJ -C "$tmp/new" --strip-components=1 --wildcards \
-			$(printf 'linux-source-*/%s\n' $parts)
+			$([ $# -eq 0 ] || printf 'linux-source-*/%s\n' "$@")
 	for part in $parts; do
 		[ -e "$tmp/new/$part" ] || return
 	done
 }
 
 mkdir "$tmp/new"
-if [ "$name" = source ]; then
-	unpack_source
-else
-	unpack_kernel
-fi || die "the packages have not the files that they had"
+# shellcheck disable=SC2086 # a list of words
+case $name in
+source)	unpack_source $parts ;;
+tree)	unpack_source ;;
+*)	unpack_kernel ;;
+esac || die "the packages have not the files that they had"
 printf '%s\n' "$pinned" >"$tmp/new/.pins"
 rm -rf "$dir"
 mv "$tmp/new" "$dir"

@@ -419,4 +419,67 @@ TEST_F(ledger, death_before_publish_leaves_nothing)
 	ASSERT_EQ(3, kvl_client_id(a));
 }
 
+static u32 refs_of(SELF, u64 page)
+{
+	return self->l->pool[0]->page[kvl_index(page)].refs;
+}
+
+/* As if the client held so many references of the page, and nobody else one. */
+static void set_refs(SELF, struct kvl_client *c, u64 page, u32 refs)
+{
+	struct kvl_page *pg = &self->l->pool[0]->page[kvl_index(page)];
+
+	c->pool[0].nr_shared += refs;
+	c->pool[0].nr_shared -= pg->count;
+	pg->count = refs;
+	pg->refs = refs;
+	VERIFY();
+}
+
+TEST_F(ledger, references_are_bounded)
+{
+	struct kvl_client *a, *b;
+	u64 h[2], g;
+
+	a = lone_user(self, 4);
+	b = add_client(self, 1);
+	DO(0, get(self, a, 2, h));
+	DO(KVCACHE_PUBLISHED, publish(self, a, &h[0], 1));
+	set_refs(self, a, h[0], KVL_MAX_REFS - 1);
+	DO(1, find(self, a, 1, 1, 0, &g));
+	ASSERT_EQ(h[0], g);
+	DO(-ENOMEM, find(self, a, 1, 1, 0, &g));
+	DO(-ENOMEM, find(self, b, 1, 1, 0, &g));
+	ASSERT_EQ(KVL_MAX_REFS, refs_of(self, h[0]));
+	/* It is there, for who takes no reference. */
+	DO(1, peek(self, b, 1, 1));
+	/* Nor does a page of that key become one more of them. */
+	g = h[1];
+	DO(KVCACHE_PUBLISHED, publish(self, a, &g, 1));
+	ASSERT_EQ(h[1], g);
+	ASSERT_EQ(KVL_MAX_REFS, refs_of(self, h[0]));
+	DO(0, put(self, a, h, 1));
+	ASSERT_EQ(KVL_MAX_REFS - 1, refs_of(self, h[0]));
+	set_refs(self, a, h[0], 1);
+	DO(0, put(self, a, h, 2));
+	ASSERT_EQ(4, pool_of(self).nr_free + pool_of(self).nr_cached);
+}
+
+TEST_F(ledger, pins_are_bounded)
+{
+	struct kvl_client *c = lone_user(self, 1);
+	struct kvl_page *pg;
+	u64 h;
+
+	DO(0, get(self, c, 1, &h));
+	pg = &self->l->pool[0]->page[kvl_index(h)];
+	pg->pins = KVL_MAX_REFS - 1;
+	DO(0, kvl_pin(self->l, c, 0, h));
+	DO(-EBUSY, kvl_pin(self->l, c, 0, h));
+	ASSERT_EQ(KVL_MAX_REFS, pg->pins);
+	pg->pins = 0;
+	DO(0, put(self, c, &h, 1));
+	ASSERT_EQ(1, pool_of(self).nr_free);
+}
+
 TEST_HARNESS_MAIN

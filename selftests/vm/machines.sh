@@ -12,6 +12,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 tree=$(cd "$here/../.." && pwd)
 build=${KVCACHE_BUILD:-$tree/build}
 tests=$build/selftests/dev
+unit=$build/selftests/unit/test_
+conf=$build/selftests/conformance/test_
 # 10,000 clients are killed with FULL=1, instead of 2,000.
 limit=${FULL:+2400}
 limit=${limit:-420}
@@ -46,7 +48,14 @@ with_model()
 
 case $1 in
 check)
-	with_refs 6.1,6.12 dev
+	with_refs -d nbd 6.1,6.12 dev
+	# What the in-process backend has to do, the device does the same.
+	run -n same -T 250 -e KVCACHE_TEST_DEVICE=/dev/kvcache 6.12 \
+		"$conf"vllm "$conf"sglang "$conf"tensorrt_llm \
+		"$conf"transformers \
+		"$unit"cmd "$unit"cmd_values "$unit"seq "$unit"prefix \
+		"$unit"batch "$unit"revoke "$unit"predict "$unit"dedup \
+		"$unit"limits
 	with_model 6.12 "$tree/selftests/dev/test_run.sh"
 	;;
 stress)

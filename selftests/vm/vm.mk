@@ -55,8 +55,14 @@ $(O)/languages.tar: selftests/dev/languages.sh \
 	$(call quiet,TAR,$@)
 	$(Q)$< $@ || rm -f $@
 
+# Suites of the in-process backend that run on the device as well.
+device-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
+	$(wildcard selftests/conformance/test_*.c) \
+	$(patsubst %,selftests/unit/test_%.c,cmd cmd_values seq prefix batch \
+		revoke predict dedup limits))
+
 # All that machines need.
-vm-programs: dev-tests $(O)/kvcache-run $(O)/kvcache-bench \
+vm-programs: dev-tests $(device-tests) $(O)/kvcache-run $(O)/kvcache-bench \
 	$(O)/selftests/dev/tokens $(O)/languages.tar $(vm-kernels:%=module-%)
 
 check-vm:

@@ -218,23 +218,25 @@ static void fill_copies(const struct publication *x)
 }
 
 /*
- * What became the client's since hold_pages() may be mapped by now, and so may
- * its copies, if it guesses which they are. Under the lock that a fault takes,
- * what is not mapped stays so.
+ * The open may be another process's since hold_pages(), which held nothing
+ * then. What became the client's since may be mapped by now, and so may its
+ * copies, if it guesses which they are. Under the lock that a fault takes, what
+ * is not mapped stays so.
  */
 static int came_late(const struct publication *x)
 {
+	int err = kvcache_client_check(x->c);
 	u32 k;
 
 	kvcache_assert_locked();
-	for (k = 0; k < entries(x); k++) {
+	for (k = 0; !err && k < entries(x); k++) {
 		if (!test_bit(k, x->held) && may_write(x, k))
 			return -ESTALE;
 		if (x->copies[k] &&
 		    kvcache_page_used(x->p, kvl_index(x->copies[k])))
 			return -EBUSY;
 	}
-	return 0;
+	return err;
 }
 
 /*

@@ -100,8 +100,8 @@ TEST_F(dev, a_copy_is_immutable_although_its_page_could_be_guessed)
 		ASSERT_EQ(0, pin_take(&pin, PIN_PIPE, NULL, AT(r.rw, page)));
 		rc = dev_publish_as(w->fd[0], w->pool, &page, k,
 				    KVCACHE_PUBLISH_COPY, 0, NULL);
-		/* The copy was touched. */
-		EXPECT_TRUE(!rc || rc == -EBUSY)
+		/* The copy was touched; earlier pages are not let go yet. */
+		EXPECT_TRUE(!rc || rc == -EBUSY || rc == -ENOSPC)
 			TH_LOG("publish: %d", rc);
 		if (!rc) {
 			nr++;

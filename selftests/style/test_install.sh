@@ -139,7 +139,9 @@ check "nothing is left" [ "$(files_of "$at")" = "" ]
 
 nothing_to_do()
 {
-	quiet_make $werror all >"$tmp/said" || return
+	quiet_make $werror all >"$tmp/all" || return
+	# What is skipped is said each time.
+	grep -v '^  SKIP ' "$tmp/all" >"$tmp/said"
 	cat "$tmp/said"
 	[ ! -s "$tmp/said" ]
 }

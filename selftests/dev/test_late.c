@@ -151,20 +151,25 @@ static void write_all(char *at, char byte)
 		mem_put(getpid(), at + k * STEP, &byte, 1);
 }
 
-/* Nothing but red's pin and reference keeps the page from being another's. */
+/*
+ * Nothing but red's pin and reference keeps the page from being another's. Blue
+ * takes pages until it has that one, and writes to them.
+ */
 static void *free_the_source(void *arg)
 {
 	struct meddler *m = arg;
 	struct world *w = &m->self->w;
-	unsigned int k;
+	uint64_t *got = m->got;
 
 	if (!wait_for_copy(m))
 		return NULL;
 	pin_drop(&m->pin);
 	m->freed = !dev_free(w->fd[0], w->pool, &m->x, 1) && !m->stop;
-	take_all(m);
-	for (k = 0; k < m->nr; k++)
-		write_all(BIG_AT(m->self->blue, m->got[k]), BLUE);
+	do {
+		if (dev_alloc(w->fd[1], w->pool, 1, &got[m->nr]))
+			break;
+		write_all(BIG_AT(m->self->blue, got[m->nr]), BLUE);
+	} while ((uint32_t)got[m->nr++] != (uint32_t)m->x && !m->stop);
 	while (!m->leaked && !m->stop)
 		m->leaked = shows(BIG_AT(m->self->red_ro, m->y), BLUE);
 	return NULL;
@@ -236,6 +241,24 @@ TEST_F(big, a_copy_that_is_freed_is_nobodys_until_it_is_filled)
 	EXPECT_LT(0, freed);
 }
 
+/*
+ * The page for the copy is there before red goes on, since red cleans another
+ * one meanwhile: all that are free were blue's.
+ */
+static void free_dirty_ones(FIXTURE_DATA(big) *self, unsigned int nr)
+{
+	struct world *w = &self->w;
+	uint64_t pages[NR_BIG];
+	unsigned int k;
+
+	if (dev_alloc(w->fd[1], w->pool, nr, pages))
+		abort();
+	for (k = 0; k < nr; k++)
+		write_all(BIG_AT(self->blue, pages[k]), BLUE);
+	if (dev_free(w->fd[1], w->pool, pages, nr))
+		abort();
+}
+
 TEST_F(big, a_page_that_is_freed_is_nobodys_until_it_is_copied)
 {
 	struct world *w = &self->w;
@@ -245,13 +268,13 @@ TEST_F(big, a_page_that_is_freed_is_nobodys_until_it_is_copied)
 	int rc;
 
 	for (k = 0; k < ROUNDS; k++) {
-		m = (struct meddler){
-			.self = self, .delay_us = k % 10 * 200,
-		};
+		m = (struct meddler){ .self = self };
 		ASSERT_EQ(0, dev_alloc(w->fd[0], w->pool, 1, &m.x));
 		/* It was never to be written, so it need not be cleaned. */
 		ASSERT_EQ(0, pin_take(&m.pin, PIN_PIPE, NULL,
 				      BIG_AT(self->red_ro, m.x)));
+		free_dirty_ones(self, NR_BIG - 1);
+		usleep(k % 6 * 500);
 		rc = publish_and(&m, free_the_source, &page);
 		/* The copy was mapped, or not wanted any more. */
 		EXPECT_TRUE(!rc || rc == -ESTALE || rc == -EBUSY)
@@ -299,6 +322,7 @@ FIXTURE_TEARDOWN(dirty)
 	EXPECT_EQ(0, world_end(&self->w));
 }
 
+/* One may be left to the worker, whenever the call ends. */
 static uint64_t still_dirty(struct world *w)
 {
 	struct kvcache_pool_info p = { 0 };
@@ -314,7 +338,7 @@ TEST_F(dirty, are_not_cleaned_beyond_the_deadline)
 
 	EXPECT_EQ(-ETIMEDOUT, dev_alloc_until(w->fd[1], w->pool, NR_DIRTY,
 					      began + 1000000, self->pages));
-	EXPECT_LT(0, still_dirty(w));
+	EXPECT_LT(NR_DIRTY / 4, still_dirty(w));
 	printf("# waited %llu us, %llu are dirty\n",
 	       (unsigned long long)(dev_now() - began) / 1000,
 	       (unsigned long long)still_dirty(w));
@@ -337,7 +361,7 @@ TEST_F(dirty, are_not_cleaned_beyond_a_signal)
 	EXPECT_EQ(-EINTR, dev_alloc_until(w->fd[1], w->pool, NR_DIRTY, NEVER,
 					  self->pages));
 	setitimer(ITIMER_REAL, &never, NULL);
-	EXPECT_LT(0, still_dirty(w));
+	EXPECT_LT(NR_DIRTY / 4, still_dirty(w));
 	EXPECT_EQ(0, charge(w, 1));
 	EXPECT_EQ(0, dev_alloc(w->fd[1], w->pool, NR_DIRTY, self->pages));
 }

@@ -161,9 +161,9 @@ TEST_F(export, is_not_mapped_privately)
 
 TEST_F(export, refuses_what_it_cannot_export_and_keeps_nothing)
 {
-	struct world *w = &self->w;
-	uint64_t p[2] = { self->pages[0], self->pages[1] };
+	uint64_t p[KVCACHE_MAX_PAGES] = { self->pages[0], self->pages[1] };
 	uint64_t stale = p[0] + (1ULL << 32);
+	struct world *w = &self->w;
 	uint8_t state;
 
 	EXPECT_EQ(-EINVAL, export(self->fd, w->pool, p, 0, 0));

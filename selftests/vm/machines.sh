@@ -65,14 +65,14 @@ stress)
 		"$tests/stress_race" "$tests/stress_threads"
 	;;
 debug)
-	# Everything, in kernels that watch: $build/kernels/ has them.
+	# Everything, in kernels that watch: $build/linux/ has them.
 	for kernel in debug ${FULL:+kcsan}; do
 		with_refs -n dev -d nbd -t 1200 -T 400 -e KVCACHE_MODEL= \
-			"$build/kernels/$kernel" dev
+			"$build/linux/$kernel" dev
 		run -n stress -t 1800 -T 900 -e "KILLS=${KILLS:-300}" \
 			-e "SEED=${SEED:-}" \
 			-e "FUZZ_SECONDS=${FUZZ_SECONDS:-${fuzz:-60}}" \
-			"$build/kernels/$kernel" "$tests/stress_fail_nth" \
+			"$build/linux/$kernel" "$tests/stress_fail_nth" \
 			"$tests/stress_fuzz" "$tests/stress_kill" \
 			"$tests/stress_race" "$tests/stress_threads"
 	done

@@ -79,7 +79,7 @@ check-vm-stress:
 debug-kernels := debug kcsan
 $(debug-kernels:%=module-%): module-%:
 	$(Q)dir=$$(selftests/vm/debug-kernel.sh $*) && \
-		mkdir -p $(O)/kernels && ln -sfn $$dir $(O)/kernels/$* && \
+		mkdir -p $(O)/linux && ln -sfn $$dir $(O)/linux/$* && \
 		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules
 
 check-kernel-debug:

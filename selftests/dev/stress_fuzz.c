@@ -153,7 +153,8 @@ static bool do_publish(struct fuzz *f, int c)
 		if (!shadow_shared(&f->s, c, now, stamp))
 			return false;
 	}
-	return ONE_OF(f, err, EBUSY, EDQUOT, ENOSPC, ENOMEM);
+	/* The copy needs a page, which a max of 0 never gives. */
+	return ONE_OF(f, err, EBUSY, EDQUOT, ENOSPC, E2BIG, ENOMEM);
 }
 
 static bool do_lookup(struct fuzz *f, int c)

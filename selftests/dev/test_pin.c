@@ -287,6 +287,11 @@ TEST_F(pin, is_not_copied_without_room_for_it)
 	EXPECT_EQ(-EDQUOT, dev_publish_as(w->fd[0], w->pool, &page, 1,
 					  KVCACHE_PUBLISH_COPY, 0, NULL));
 	EXPECT_EQ(KVCACHE_PAGE_PRIVATE, page_state(w, page));
+	ASSERT_EQ(0, dev_limits(w->admin, w->tenant[0], w->pool, 0, 0, 0,
+				NEVER));
+	EXPECT_EQ(-E2BIG, dev_publish_as(w->fd[0], w->pool, &page, 1,
+					 KVCACHE_PUBLISH_COPY, 0, NULL));
+	EXPECT_EQ(KVCACHE_PAGE_PRIVATE, page_state(w, page));
 	EXPECT_EQ(1, charge(w, 0));
 }
 

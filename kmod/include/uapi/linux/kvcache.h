@@ -378,6 +378,7 @@ struct kvcache_publish_page {
  * of @domain; EINVAL a page is not PRIVATE, or given twice; EBUSY a page is
  * pinned, exported or volatile; EDQUOT over the max of @domain, or the bound
  * of the grant; ENOSPC it would take pages that a tenant's min promises;
+ * E2BIG there is no copy that the caller's max or the pool could ever give;
  * ENOENT no such domain; ENOMEM.
  */
 struct kvcache_publish {

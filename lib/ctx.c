@@ -5,6 +5,7 @@
  * Every command goes through kvc_call(), which is where sizes are filled in,
  * interrupted calls restarted and refusals put into words.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 #include "ledger.h"
 
 #define DEVICE_PATH "/dev/kvcache"
-#define BROKER_PATH "/run/kvcache/broker"
+#define BROKER_DIR "/kvcache/broker"
+#define BROKER_PATH "/run" BROKER_DIR
 
 static const struct {
 	const char *name;
@@ -53,6 +55,19 @@ int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...)
 	vsnprintf(ctx->msg, sizeof(ctx->msg), fmt, ap);
 	va_end(ap);
 	return err;
+}
+
+int kvc_gone(struct kvc *ctx, int err, const char *what)
+{
+	if (err != -ENOTCONN)
+		return kvc_fail(ctx, err, "%s: %s", what, strerrordesc_np(-err));
+	if (ctx->tenant)
+		return kvc_fail(ctx, err,
+				"%s: the %s is gone: close this context and open another",
+				what, kvc_backend(ctx));
+	return kvc_fail(ctx, err,
+			"%s: no tenant was attached to (or the %s is gone)",
+			what, kvc_backend(ctx));
 }
 
 int kvc_opts_copy(void *dst, size_t dst_size, const void *src)
@@ -101,10 +116,7 @@ int kvc_call(struct kvc *ctx, unsigned int nr, void *arg)
 	do {
 		rc = ctx->sys->ops->call(ctx->sys, nr, arg);
 	} while (rc == -EINTR && !waits);
-	if (rc < 0)
-		return kvc_fail(ctx, rc, "%s: %s", commands[nr].name,
-				strerrordesc_np(-rc));
-	return rc;
+	return rc < 0 ? kvc_gone(ctx, rc, commands[nr].name) : rc;
 }
 
 const char *kvc_errmsg(const struct kvc *ctx)
@@ -255,6 +267,12 @@ static int open_device(struct kvc *ctx, const char *path)
 		return kvc_fail(ctx, rc,
 				"%s: %s; its group may open it: join that, or open \"local\"",
 				path, strerrordesc_np(-rc));
+	case -ENXIO:
+	case -ENODEV:
+		/* A node that somebody made by hand. */
+		return kvc_fail(ctx, -ENXIO,
+				"%s: there is no such device: load the module (modprobe kvcache), or open \"local\"",
+				path);
 	case -ENOTTY:
 	case -EINVAL:
 		return kvc_fail(ctx, -EINVAL, "%s: not a device of kvcache",
@@ -272,9 +290,13 @@ static int open_path(struct kvc *ctx, const char *path)
 {
 	struct stat st;
 
+	if (stat(path, &st) && errno == EACCES)
+		return kvc_fail(ctx, -EACCES,
+				"%s: %s on the folders above it: open another, or \"local\"",
+				path, strerrordesc_np(EACCES));
 	if (stat(path, &st))
 		return kvc_fail(ctx, -ENODEV,
-				"%s: %s; load the module, start the broker, or open \"local\"",
+				"%s: %s; load the module (modprobe kvcache), start kvcache-broker, or open \"local\"",
 				path, strerrordesc_np(errno));
 	if (S_ISCHR(st.st_mode))
 		return open_device(ctx, path);
@@ -286,22 +308,27 @@ static int open_path(struct kvc *ctx, const char *path)
 			path);
 }
 
-/* Nothing was named: the device, the broker, or this process if allowed. */
+/* Nothing was named: the device, a broker, or this process if allowed. */
 static int open_first(struct kvc *ctx, const struct kvc_open_opts *o)
 {
-	static const char *const paths[] = { DEVICE_PATH, BROKER_PATH };
+	const char *run = getenv("XDG_RUNTIME_DIR");
+	char user[PATH_MAX] = "";
+	const char *const paths[] = { DEVICE_PATH, user, BROKER_PATH };
 	int rc;
 
+	if (run && *run == '/' && strlen(run) < sizeof(user) - sizeof(BROKER_DIR))
+		snprintf(user, sizeof(user), "%s" BROKER_DIR, run);
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		rc = open_path(ctx, paths[i]);
+		rc = *paths[i] ? open_path(ctx, paths[i]) : -ENODEV;
 		if (rc != -ENODEV)
 			return rc;
 	}
 	if (o->flags & KVC_OPEN_LOCAL)
 		return open_local(ctx, o);
 	return kvc_fail(ctx, -ENODEV,
-			"neither " DEVICE_PATH " nor " BROKER_PATH
-			" is there; KVCACHE=local keeps the pages in this process");
+			"no " DEVICE_PATH ": load the module (modprobe kvcache); no "
+			BROKER_PATH "%s%s: or start kvcache-broker; or KVCACHE=local keeps the pages in this process",
+			*user ? " and no " : "", user);
 }
 
 static int open_sys(struct kvc *ctx, const char *where,
@@ -367,13 +394,18 @@ int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -ENOMEM;
-	if (o.flags & ~KVC_OPEN_LOCAL)
+	if (o.flags & ~(KVC_OPEN_LOCAL | KVC_OPEN_UNATTACHED))
 		rc = kvc_fail(ctx, -EINVAL, "unknown flags %#x", o.flags);
+	else if (o.flags & KVC_OPEN_UNATTACHED && o.tenant)
+		rc = kvc_fail(ctx, -EINVAL,
+			      "tenant \"%s\": KVC_OPEN_UNATTACHED attaches to none",
+			      o.tenant);
 	else
 		rc = open_sys(ctx, where, &o);
 	if (rc)
 		goto fail;
-	rc = attach(ctx, o.tenant);
+	if (!(o.flags & KVC_OPEN_UNATTACHED))
+		rc = attach(ctx, o.tenant);
 	if (rc)
 		goto fail_sys;
 	kvc_lost_poll(ctx);	/* its queue begins */

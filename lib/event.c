@@ -66,14 +66,14 @@ static void revoked(struct kvc *ctx, const struct kvcache_event *ev)
 
 /* Up to @n records from the backend, acted on. */
 static int read_events(struct kvc *ctx, struct kvcache_event *ev,
-		       unsigned int n)
+		       unsigned int n, uint64_t deadline_ns)
 {
 	uint64_t dropped = 0;
 	int rc;
 
 	do {
-		rc = ctx->sys->ops->events(ctx->sys, ev, n);
-	} while (rc == -EINTR);
+		rc = ctx->sys->ops->events(ctx->sys, ev, n, deadline_ns);
+	} while (rc == -EINTR && !deadline_ns);
 	for (int i = 0; i < rc; i++) {
 		dropped += ev[i].dropped;
 		if (ev[i].type == KVCACHE_EV_REVOKED)
@@ -111,7 +111,7 @@ void kvc_lost_poll(struct kvc *ctx)
 
 	/* A backend that fails here says why in the next command. */
 	do {
-		n = read_events(ctx, ev, room);
+		n = read_events(ctx, ev, room, 0);
 		for (i = 0; ctx->ev_wanted && i < n; i++)
 			keep(ctx, &ev[i]);
 	} while (n == room);
@@ -134,15 +134,32 @@ int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
 	}
 	if (i)
 		return i;
-	rc = read_events(ctx, ev, n);
+	rc = read_events(ctx, ev, n, 0);
 	if (rc < 0)
-		return kvc_fail(ctx, rc, "events: %s", strerrordesc_np(-rc));
+		return kvc_gone(ctx, rc, "events");
 	if (rc) {
 		ev[0].dropped = KVC_MIN((uint64_t)ev[0].dropped +
 					ctx->ev_dropped, (uint64_t)UINT32_MAX);
 		ctx->ev_dropped = 0;
 	}
 	return rc;
+}
+
+int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns)
+{
+	struct kvcache_event ev;
+	int rc;
+
+	if (!ctx->ev_wanted) {
+		kvc_lost_poll(ctx);
+		ctx->ev_wanted = true;
+	}
+	if (ctx->ev_nr)
+		return 1;
+	rc = read_events(ctx, &ev, 1, deadline_ns);
+	if (rc > 0)
+		keep(ctx, &ev);
+	return rc < 0 ? kvc_gone(ctx, rc, "events") : rc;
 }
 
 bool kvc_seq_stale(const struct kvc_seq *s)

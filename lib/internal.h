@@ -31,7 +31,7 @@
 /**
  * struct kvc - a context
  * @sys: the backend
- * @tenant: number of its tenant
+ * @tenant: number of its tenant, 0 none
  * @caches: its caches
  * @msg: kvc_errmsg()
  * @ev: events that the library has read and the caller has not, a ring
@@ -55,6 +55,9 @@ struct kvc {
 /* Record why a call fails; returns @err. */
 __attribute__((format(printf, 3, 4)))
 int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...);
+
+/* The backend says @err to @what: in words, with a remedy where it is gone. */
+int kvc_gone(struct kvc *ctx, int err, const char *what);
 
 static inline int kvc_nomem(struct kvc *ctx)
 {

@@ -16,7 +16,8 @@ struct kvc_sys;
  * struct kvc_sys_ops - one kind of backend
  * @name: "local", "device" or "broker"
  * @call: one command; struct in, struct out, 0 or -errno
- * @events: up to n event records, or 0
+ * @events: up to n event records; with a deadline_ns, the first is waited for
+ *          until then. 0: none; -EINTR a signal ended the wait
  * @window: base address of a pool, page i at i x page size. Every page that
  *          the client holds can be read in the window of @writable 0, and its
  *          PRIVATE pages written in the one of @writable 1; a backend may
@@ -27,7 +28,7 @@ struct kvc_sys_ops {
 	const char *name;
 	int (*call)(struct kvc_sys *s, unsigned int nr, void *arg);
 	int (*events)(struct kvc_sys *s, struct kvcache_event *ev,
-		      unsigned int n);
+		      unsigned int n, uint64_t deadline_ns);
 	void *(*window)(struct kvc_sys *s, uint32_t pool, int writable);
 	void (*close)(struct kvc_sys *s);
 };

@@ -8,9 +8,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sys.h"
@@ -38,14 +40,42 @@ static int dev_call(struct kvc_sys *s, unsigned int nr, void *arg)
 	return ioctl(to_dev(s)->fd, KVCACHE_IO(nr), arg) < 0 ? -errno : 0;
 }
 
-static int dev_events(struct kvc_sys *s, struct kvcache_event *ev,
-		      unsigned int n)
+/* 1 there may be something to read, 0 it is late, or -errno. */
+static int wait_readable(int fd, uint64_t deadline_ns)
 {
-	ssize_t got = read(to_dev(s)->fd, ev, n * sizeof(*ev));
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec ts;
+	uint64_t now;
+	int rc;
 
-	if (got < 0)
-		return errno == EAGAIN ? 0 : -errno;
-	return got / sizeof(*ev);
+	if (!deadline_ns)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+	if (deadline_ns <= now)
+		return 0;
+	ts.tv_sec = (deadline_ns - now) / 1000000000;
+	ts.tv_nsec = (deadline_ns - now) % 1000000000;
+	rc = ppoll(&p, 1, deadline_ns == KVCACHE_TIME_NEVER ? NULL : &ts, NULL);
+	return rc < 0 ? -errno : rc;
+}
+
+static int dev_events(struct kvc_sys *s, struct kvcache_event *ev,
+		      unsigned int n, uint64_t deadline_ns)
+{
+	int fd = to_dev(s)->fd, rc;
+	ssize_t got;
+
+	for (;;) {
+		got = read(fd, ev, n * sizeof(*ev));
+		if (got >= 0)
+			return got / sizeof(*ev);
+		if (errno != EAGAIN)
+			return -errno;
+		rc = wait_readable(fd, deadline_ns);
+		if (rc <= 0)
+			return rc;
+	}
 }
 
 /* Begins where huge pages can, so that the kernel may map them. */

@@ -46,7 +46,8 @@ struct sys_local {
 	struct kvl_cmd cmd;
 	pthread_mutex_t admin;	/* one KVCACHE_POOL_SET at a time; outside @lock */
 	pthread_mutex_t lock;	/* protects the ledger, @memory and @cmd */
-	pthread_cond_t done;	/* some waiting request was decided */
+	pthread_cond_t done;	/* some waiting request was decided, or told */
+	unsigned int watchers;	/* threads that wait for events */
 	struct memory *memory[KVCACHE_MAX_POOLS];
 };
 
@@ -191,30 +192,39 @@ static const struct kvl_cmd_ops local_cmd_ops = {
 
 /* ---- commands ----------------------------------------------------------- */
 
-/* Wakes those whose requests were decided. */
+/* Wakes those whose requests were decided, and those who wait for events. */
 static void wake(struct sys_local *s)
 {
 	bool any = false;
 
 	while (kvl_next_done(s->cmd.ledger))
 		any = true;
+	if (s->watchers && kvl_events_pending(s->cmd.ledger, s->cmd.client))
+		any = true;
 	if (any)
 		pthread_cond_broadcast(&s->done);
 }
 
-static int wait_for_pages(struct sys_local *s, struct kvl_request *r,
-			  u64 deadline_ns)
+/* Sleeps until woken, 0, or until then, ETIMEDOUT; lock held. */
+static int sleep_until(struct sys_local *s, u64 deadline_ns)
 {
 	struct timespec ts = {
 		.tv_sec = deadline_ns / 1000000000ULL,
 		.tv_nsec = deadline_ns % 1000000000ULL,
 	};
+
+	return deadline_ns == KVCACHE_TIME_NEVER ?
+	       pthread_cond_wait(&s->done, &s->lock) :
+	       pthread_cond_timedwait(&s->done, &s->lock, &ts);
+}
+
+static int wait_for_pages(struct sys_local *s, struct kvl_request *r,
+			  u64 deadline_ns)
+{
 	int err = 0;
 
 	while (r->status == KVL_WAITING && err != ETIMEDOUT)
-		err = deadline_ns == KVCACHE_TIME_NEVER ?
-		      pthread_cond_wait(&s->done, &s->lock) :
-		      pthread_cond_timedwait(&s->done, &s->lock, &ts);
+		err = sleep_until(s, deadline_ns);
 	if (r->status == KVL_WAITING)
 		kvl_cancel(s->cmd.ledger, r, -ETIMEDOUT, now_ns());
 	return r->status;
@@ -275,15 +285,33 @@ static int local_call(struct kvc_sys *sys, unsigned int nr, void *arg)
 	return rc;
 }
 
+/*
+ * What falls due while it waits happens then, not at the next command. Signals
+ * do not end it: conditions know none.
+ */
 static int local_events(struct kvc_sys *sys, struct kvcache_event *ev,
-			unsigned int n)
+			unsigned int n, uint64_t deadline_ns)
 {
 	struct sys_local *s = to_local(sys);
+	u64 tick, now;
 	int nr = -ENOTCONN;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->cmd.client)
+	s->watchers++;
+	while (s->cmd.client) {
 		nr = kvl_events(s->cmd.ledger, s->cmd.client, ev, n);
+		now = now_ns();
+		if (nr || deadline_ns <= now)
+			break;
+		tick = kvl_next_tick(s->cmd.ledger);
+		if (tick > now) {
+			sleep_until(s, tick < deadline_ns ? tick : deadline_ns);
+			continue;
+		}
+		kvl_tick(s->cmd.ledger, now, TICK_BUDGET);
+		wake(s);
+	}
+	s->watchers--;
 	pthread_mutex_unlock(&s->lock);
 	return nr;
 }

@@ -179,7 +179,7 @@ TEST_F(cmd, what_is_not_attached)
 		want = -ENOTCONN;
 		ASSERT_EQ(want, call(self, rows[k].nr, &a));
 	}
-	ASSERT_EQ(-ENOTCONN, self->s->ops->events(self->s, &ev, 1));
+	ASSERT_EQ(-ENOTCONN, self->s->ops->events(self->s, &ev, 1, 0));
 }
 
 TEST_F(cmd, what_this_backend_does_not_have)

@@ -4,6 +4,7 @@
  */
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "harness.h"
 #include "internal.h"
@@ -97,8 +98,15 @@ TEST(nothing_named)
 	if (!access("/dev/kvcache", F_OK) || !access("/run/kvcache/broker", F_OK))
 		SKIP(return, "a kvcache device or broker is running here");
 	unsetenv("KVCACHE");
+	unsetenv("XDG_RUNTIME_DIR");
 	EXPECT_EQ(-ENODEV, kvc_open(NULL, &o, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "modprobe kvcache"));
+	EXPECT_NE(NULL, strstr(msg, "/run/kvcache/broker: or start"));
 	EXPECT_NE(NULL, strstr(msg, "KVCACHE=local"));
+	/* A user's own broker is looked for as well. */
+	setenv("XDG_RUNTIME_DIR", "/nowhere", 1);
+	EXPECT_EQ(-ENODEV, kvc_open(NULL, &o, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "/nowhere/kvcache/broker: or start"));
 	o.flags = KVC_OPEN_LOCAL;
 	o.local_bytes = 1 << 20;
 	o.local_page_size = 65536;
@@ -118,6 +126,10 @@ TEST(options)
 
 	o.flags = 0x80;
 	EXPECT_EQ(-EINVAL, kvc_open("local", &o, &ctx));
+	o.flags = KVC_OPEN_UNATTACHED;
+	o.tenant = "mine";
+	EXPECT_EQ(-EINVAL, kvc_open("local", &o, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "tenant \"mine\""));
 	o = opts;
 	/* The in-process backend makes the tenant that is asked for. */
 	o.tenant = "mine";
@@ -151,6 +163,61 @@ TEST(commands)
 	EXPECT_GE(kvc_events(ctx, &ev, 1), 0);
 	kvc_close(ctx);
 	kvc_close(NULL);
+}
+
+/* It asks and administers; pages are for those who are somebody's. */
+TEST(unattached)
+{
+	struct kvc_open_opts o = opts;
+	struct kvcache_tenant_set t = {
+		.set = KVCACHE_SET_LIMITS, .max = 3, .name = "other",
+	};
+	struct kvcache_tenant_get g = { 0 };
+	struct kvcache_alloc a = { .nr = 1 };
+	struct kvcache_query q = { 0 };
+	struct kvcache_event ev;
+	struct kvc *ctx;
+
+	o.flags = KVC_OPEN_UNATTACHED;
+	ASSERT_EQ(0, kvc_open("local:bytes=1M,page=64K", &o, &ctx));
+	ASSERT_EQ(0, kvc_call(ctx, KVCACHE_NR_QUERY, &q));
+	EXPECT_EQ(0, q.out_client);
+	EXPECT_EQ(0, q.out_tenant);
+	EXPECT_EQ(0, kvc_call(ctx, KVCACHE_NR_TENANT_CREATE, &t));
+	EXPECT_EQ(0, kvc_call(ctx, KVCACHE_NR_TENANT_GET, &g));
+	EXPECT_EQ(2, g.out_nr);
+	EXPECT_EQ(-ENOTCONN, kvc_call(ctx, KVCACHE_NR_ALLOC, &a));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "no tenant was attached to"));
+	EXPECT_EQ(-ENOTCONN, kvc_events(ctx, &ev, 1));
+	EXPECT_EQ(-ENOTCONN, kvc_events_wait(ctx, KVCACHE_TIME_NEVER));
+	kvc_close(ctx);
+}
+
+/* An event that has happened ends the wait at once, and is still to be read. */
+TEST(waiting_for_events)
+{
+	struct kvcache_alloc a = { .nr = 16 };
+	uint64_t in_20ms;
+	struct kvcache_event ev;
+	struct timespec ts;
+	struct kvc *ctx;
+
+	ASSERT_EQ(0, kvc_open("local:bytes=1M,page=64K,max=16", NULL, &ctx));
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	in_20ms = ts.tv_sec * 1000000000ULL + ts.tv_nsec + 20000000;
+	EXPECT_EQ(0, kvc_events_wait(ctx, 0));
+	EXPECT_EQ(0, kvc_events_wait(ctx, in_20ms));
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	EXPECT_GE(ts.tv_sec * 1000000000ULL + ts.tv_nsec, in_20ms);
+	ASSERT_EQ(0, kvc_call(ctx, KVCACHE_NR_ALLOC, &a));
+	EXPECT_EQ(-EDQUOT, kvc_call(ctx, KVCACHE_NR_ALLOC, &a));
+	EXPECT_EQ(1, kvc_events_wait(ctx, KVCACHE_TIME_NEVER));
+	EXPECT_EQ(1, kvc_events_wait(ctx, KVCACHE_TIME_NEVER));
+	ASSERT_EQ(1, kvc_events(ctx, &ev, 1));
+	EXPECT_EQ(KVCACHE_EV_LIMIT_HIT, ev.type);
+	EXPECT_EQ(0, kvc_events_wait(ctx, 1));
+	EXPECT_EQ(0, kvc_events(ctx, &ev, 1));
+	kvc_close(ctx);
 }
 
 TEST(caches)

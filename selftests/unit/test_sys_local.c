@@ -374,12 +374,49 @@ TEST(events)
 	struct kvcache_event ev[4];
 	uint64_t h[2];
 
-	ASSERT_EQ(0, s->ops->events(s, ev, 4));
+	ASSERT_EQ(0, s->ops->events(s, ev, 4, 0));
 	ASSERT_EQ(0, alloc(s, 1, 0, h));
 	ASSERT_EQ(-EDQUOT, alloc(s, 1, 0, h));
-	ASSERT_EQ(1, s->ops->events(s, ev, 4));
+	ASSERT_EQ(1, s->ops->events(s, ev, 4, 0));
 	ASSERT_EQ(KVCACHE_EV_LIMIT_HIT, ev[0].type);
-	ASSERT_EQ(0, s->ops->events(s, ev, 4));
+	ASSERT_EQ(0, s->ops->events(s, ev, 4, 0));
+	s->ops->close(s);
+}
+
+static void *refused_in_thread(void *arg)
+{
+	uint64_t h;
+
+	pause_ms(20);
+	return (void *)(intptr_t)alloc(arg, 1, 0, &h);
+}
+
+/* What another thread does ends the wait, and so does what falls due. */
+TEST(events_are_waited_for)
+{
+	struct kvcache_tenant_set set = {
+		.size = sizeof(set), .tenant = 1, .set = KVCACHE_SET_LIMITS,
+		.deadline_ns = now_ns() + 30000000,
+	};
+	struct kvc_sys *s = open_local(4096, 2, 1);
+	struct kvcache_event ev[4];
+	pthread_t thread;
+	uint64_t h[2];
+	void *rc;
+
+	ASSERT_EQ(0, s->ops->events(s, ev, 4, 0));
+	ASSERT_EQ(0, alloc(s, 1, 0, h));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, refused_in_thread, s));
+	ASSERT_EQ(1, s->ops->events(s, ev, 4, NEVER));
+	ASSERT_EQ(KVCACHE_EV_LIMIT_HIT, ev[0].type);
+	pthread_join(thread, &rc);
+	ASSERT_EQ(-EDQUOT, (intptr_t)rc);
+	ASSERT_EQ(0, s->ops->call(s, KVCACHE_NR_TENANT_SET, &set));
+	ASSERT_EQ(1, s->ops->events(s, ev, 4, NEVER));
+	ASSERT_EQ(KVCACHE_EV_SHRINK, ev[0].type);
+	ASSERT_EQ(1, s->ops->events(s, ev, 4, NEVER));
+	ASSERT_EQ(KVCACHE_EV_REVOKED, ev[0].type);
+	ASSERT_EQ(h[0], ev[0].value);
 	s->ops->close(s);
 }
 

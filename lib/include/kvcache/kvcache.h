@@ -69,13 +69,15 @@ struct kvc_batch;	/* one step of several conversations */
 
 /* ---- context ---------------------------------------------------------- */
 
-#define KVC_OPEN_LOCAL	(1U << 0)	/* fall back to the in-process backend */
+#define KVC_OPEN_LOCAL		(1U << 0)	/* fall back to the in-process backend */
+#define KVC_OPEN_UNATTACHED	(1U << 1)	/* no tenant: to administer and to list */
 
 /**
  * struct kvc_open_opts - how to open
  * @sz: sizeof(struct kvc_open_opts)
  * @flags: KVC_OPEN_*
- * @tenant: name of the tenant to attach to; NULL for the default one
+ * @tenant: name of the tenant to attach to; NULL for the default one, and with
+ *          KVC_OPEN_UNATTACHED
  * @local_bytes: in-process: bytes in the pool; 0 for 1 GiB
  * @local_page_size: in-process: bytes in a page, a power of two; 0 for 2 MiB.
  *                   In this process sizes below KVCACHE_PAGE_SIZE_MIN, down
@@ -99,16 +101,22 @@ struct kvc_open_opts {
  * kvc_open() - open a backend and attach to it
  * @where: "local" for the in-process backend, "local:bytes=1G,page=2M,max=100"
  *         for one with these sizes, the path of a device or of a broker's
- *         socket; or NULL: $KVCACHE if that is set, else the first of
- *         /dev/kvcache, the broker's socket, and with KVC_OPEN_LOCAL this
- *         process
+ *         socket; or NULL: $KVCACHE if that is set, else the first that is
+ *         there of /dev/kvcache, the user's broker
+ *         ($XDG_RUNTIME_DIR/kvcache/broker), the system's
+ *         (/run/kvcache/broker), and with KVC_OPEN_LOCAL this process
  * @opts: options, or NULL; their sizes go before those in $KVCACHE, and those
  *        in @where before them
  * @out: the context, to be closed by the caller
  *
- * Return: 0; -ENODEV nothing to open; -ENOENT no such tenant; -EACCES; -ENOMEM;
- * -EINVAL; -EPROTO a device of another version; -EOPNOTSUPP a kind of backend
- * that this build does not have.
+ * With KVC_OPEN_UNATTACHED the context is no tenant's: it can ask, and where
+ * its user is privileged list and administer; commands on pages are -ENOTCONN.
+ *
+ * What is there and cannot be used is an error: another backend takes its place
+ * never. Return: 0; -ENODEV nothing to open; -ECONNREFUSED a socket that nobody
+ * listens on; -ENOENT no such tenant; -EACCES; -ENOMEM; -EINVAL; -EPROTO a
+ * device or a broker of another version; -EOPNOTSUPP a kind of backend that
+ * this build does not have.
  */
 int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	     struct kvc **out);
@@ -144,6 +152,19 @@ int kvc_call(struct kvc *ctx, unsigned int nr, void *arg);
  * Return: number of records, 0 if there are none.
  */
 int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n);
+
+/**
+ * kvc_events_wait() - sleep until there is an event
+ * @ctx: the context
+ * @deadline_ns: CLOCK_MONOTONIC until which to wait; KVCACHE_TIME_NEVER: for
+ *               ever; 0: only look
+ *
+ * Events begin with the first call of this one or of kvc_events(). What happens
+ * in the in-process backend wakes it, signals do not.
+ * Return: 1 kvc_events() has one; 0 it is late; -EINTR a signal came; or
+ * another -errno.
+ */
+int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns);
 
 /* ---- layout ----------------------------------------------------------- */
 

@@ -4,15 +4,9 @@
  * text out of pieces of characters.
  */
 #include "harness.h"
+#include "text.h"
 
 #include "../../tools/kvcache-run/order.c"
-#include "../../tools/kvcache-run/text.c"
-
-/* What util.c and progress.c would bring along. */
-void *xrealloc(void *p, size_t n, size_t size)
-{
-	return reallocarray(p, n, size);
-}
 
 TEST(order_is_arrival_when_nothing_is_cached)
 {

@@ -2,39 +2,16 @@
 /*
  * json.c - what a run did, as JSON.
  */
-#include <math.h>
-#include <string.h>
-
 #include <jansson.h>
 
 #include <kvattn.h>
 #include <kvcache/kvcache.h>
 
 #include "engine.h"
+#include "json_out.h"
 #include "model.h"
 #include "report.h"
 #include "sched.h"
-#include "text.h"
-#include "util.h"
-
-/* JSON has no infinity. */
-static json_t *number(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
-/* A path, or a name out of a file, may have bytes that are no UTF-8. */
-static json_t *outside(const char *s)
-{
-	struct text t = { 0 };
-	json_t *j;
-
-	text_add(&t, s, strlen(s));
-	text_end(&t);
-	j = json_stringn(t.s, t.done);
-	text_free(&t);
-	return j;
-}
 
 static json_t *per_second(double n, double secs)
 {
@@ -57,15 +34,15 @@ static json_t *verdict(const struct verdict *d)
 	uint32_t i;
 
 	for (i = 0; d->diffs && i < d->positions; i++)
-		json_array_append_new(diffs, number(d->diffs[i]));
+		json_array_append_new(diffs, json_number(d->diffs[i]));
 	return json_pack("{s:b, s:i, s:o, s:o, s:f, s:i, s:o, s:f, s:i, s:i, s:i, s:i, s:I, s:I}",
 			 "ok", d->ok,
 			 "positions", d->positions,
 			 "max_diffs", diffs,
-			 "max_diff", number(d->diff),
+			 "max_diff", json_number(d->diff),
 			 "bound", d->bound,
 			 "steps", d->steps,
-			 "step_max_diff", number(d->step_diff),
+			 "step_max_diff", json_number(d->step_diff),
 			 "step_bound", d->step_bound,
 			 "equal", d->equal,
 			 "below_margin", d->unclear,
@@ -81,11 +58,11 @@ static json_t *score(const struct score *s)
 	uint32_t i;
 
 	for (i = 0; i < s->n; i++)
-		json_array_append_new(lp, number(s->logprob[i]));
+		json_array_append_new(lp, json_number(s->logprob[i]));
 	return json_pack("{s:i, s:o, s:o, s:o, s:f}",
 			 "tokens", s->n,
-			 "logprob", number(s->sum),
-			 "perplexity", number(score_perplexity(s)),
+			 "logprob", json_number(s->sum),
+			 "perplexity", json_number(score_perplexity(s)),
 			 "logprobs", lp,
 			 "seconds", s->secs);
 }
@@ -126,8 +103,8 @@ static json_t *result(const struct report *r, const struct result *v)
 static json_t *model(const struct engine *e)
 {
 	return json_pack("{s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}",
-			 "file", outside(e->opts->model),
-			 "name", outside(e->info.name),
+			 "file", json_outside(e->opts->model),
+			 "name", json_outside(e->info.name),
 			 "products", e->model ? model_products(e->model) : "",
 			 "weights", weights_name(e->opts->weights),
 			 "kernels", kvc_cache_isa(e->cache),
@@ -179,17 +156,10 @@ int report_json(const struct report *r, FILE *f)
 {
 	json_t *list = json_array(), *root;
 	unsigned int i;
-	int ret;
 
 	for (i = 0; i < r->n; i++)
 		json_array_append_new(list, result(r, &r->v[i]));
 	root = json_pack("{s:o, s:o, s:o}", "model", model(r->e),
 			 "conversations", list, "totals", totals(r));
-	ret = root ? json_dumpf(root, f, JSON_COMPACT | JSON_REAL_PRECISION(9))
-		   : -1;
-	fputc('\n', f);
-	json_decref(root);
-	if (ret || fflush(f))
-		return complain("JSON cannot be written: make room at its place");
-	return 0;
+	return json_print(root, f);
 }

@@ -3,8 +3,8 @@
  * text.h - text that arrives as bytes of tokens, which may end within a
  * character.
  */
-#ifndef RUN_TEXT_H
-#define RUN_TEXT_H
+#ifndef TEXT_H
+#define TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,4 +39,4 @@ void text_free(struct text *t);
 /* Offset of the first byte that is not UTF-8, or @len. */
 size_t utf8_check(const char *s, size_t len);
 
-#endif /* RUN_TEXT_H */
+#endif /* TEXT_H */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * util.h - what every part of kvcache-run uses: complaints, texts on a
- * terminal, numbers, files, time.
+ * util.h - what the tools share: complaints, texts on a terminal, memory, files,
+ * time. Numbers and sizes are in units.h.
  */
-#ifndef RUN_UTIL_H
-#define RUN_UTIL_H
+#ifndef UTIL_H
+#define UTIL_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
+
+#include "units.h"
 
 /**
  * complain() - one line on standard error
  *
- * As put_shown() prints it. Clears a progress line first. Return: -1, so that a
- * caller can return it.
+ * Begins with the program's name, as put_shown() prints it. Clears a progress
+ * line first. Return: -1, so that a caller can return it.
  */
 __attribute__((format(printf, 1, 2)))
 int complain(const char *fmt, ...);
@@ -41,17 +41,6 @@ char *xasprintf(const char *fmt, ...);
 /* Seconds of a monotonic clock. */
 double now(void);
 
-/* Numbers as people write them. False: not one, or out of range. */
-bool parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *out);
-bool parse_double(const char *s, double min, double max, double *out);
-/* "64K", "2MiB", "1.5g" or bytes. */
-bool parse_size(const char *s, uint64_t *out);
-
-/* "2 MiB", "94.5 KiB", "17 B"; @buf has room for 32 bytes and is returned. */
-const char *human_size(uint64_t bytes, char *buf);
-/* Bytes as --pool takes them: "24M". */
-const char *option_size(uint64_t bytes, char *buf);
-
 /**
  * read_file() - a whole file, or standard input for "-"
  * @path: the file
@@ -62,4 +51,4 @@ const char *option_size(uint64_t bytes, char *buf);
  */
 char *read_file(const char *path, size_t *len);
 
-#endif /* RUN_UTIL_H */
+#endif /* UTIL_H */

@@ -2,8 +2,8 @@
 /*
  * progress.h - one line of progress, on a terminal only.
  */
-#ifndef RUN_PROGRESS_H
-#define RUN_PROGRESS_H
+#ifndef PROGRESS_H
+#define PROGRESS_H
 
 #include <stdbool.h>
 
@@ -14,4 +14,4 @@ void progress_clear(void);
 /* Show nothing while the cursor stands behind text. */
 void progress_pause(bool paused);
 
-#endif /* RUN_PROGRESS_H */
+#endif /* PROGRESS_H */

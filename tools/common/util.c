@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * util.c - complaints, texts on a terminal, numbers, files, time.
+ * util.c - complaints, texts on a terminal, memory, files, time.
  */
-#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "progress.h"
@@ -51,7 +48,7 @@ int complain(const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vasprintf(&s, fmt, ap);
 	va_end(ap);
-	fputs("kvcache-run: ", stderr);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
 	put_shown(n < 0 ? "out of memory" : s, stderr);
 	fputc('\n', stderr);
 	if (n >= 0)
@@ -100,92 +97,6 @@ double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec + ts.tv_nsec * 1e-9;
-}
-
-bool parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *out)
-{
-	unsigned long long v;
-	char *end;
-
-	if (!isdigit((unsigned char)*s))
-		return false;
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (errno || *end || v < min || v > max)
-		return false;
-	*out = v;
-	return true;
-}
-
-bool parse_double(const char *s, double min, double max, double *out)
-{
-	char *end;
-	double v;
-
-	if (!isdigit((unsigned char)*s) && *s != '.')
-		return false;
-	v = strtod(s, &end);
-	if (*end || !isfinite(v) || v < min || v > max)
-		return false;
-	*out = v;
-	return true;
-}
-
-bool parse_size(const char *s, uint64_t *out)
-{
-	static const char units[] = "kmgt";
-	unsigned int shift = 0;
-	const char *u;
-	char *end;
-	double v;
-
-	if (!isdigit((unsigned char)*s))
-		return false;
-	v = strtod(s, &end);
-	u = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
-	if (u) {
-		shift = 10 * (u - units + 1);
-		end++;
-		if (!strcasecmp(end, "ib") || !strcasecmp(end, "b"))
-			end += strlen(end);
-	}
-	v = ldexp(v, shift);
-	if (*end || !(v < 0x1p63))
-		return false;
-	*out = v;
-	return true;
-}
-
-const char *human_size(uint64_t bytes, char *buf)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	double v = bytes;
-	unsigned int i = 0;
-
-	while (v >= 1024 && i < 4) {
-		v /= 1024;
-		i++;
-	}
-	snprintf(buf, 32, v == floor(v) || v >= 100 ? "%.0f %s" : "%.1f %s",
-		 v, units[i]);
-	return buf;
-}
-
-const char *option_size(uint64_t bytes, char *buf)
-{
-	static const char units[] = "KMGT";
-	unsigned int i = 0;
-
-	while (i < 4 && bytes && !(bytes & 1023)) {
-		bytes >>= 10;
-		i++;
-	}
-	if (i)
-		snprintf(buf, 32, "%llu%c", (unsigned long long)bytes,
-			 units[i - 1]);
-	else
-		snprintf(buf, 32, "%llu", (unsigned long long)bytes);
-	return buf;
 }
 
 /* More than any prompt; a device or a pipe may have no end. */

@@ -6,8 +6,8 @@
 #
 #	run.sh [OPTION...] KERNEL[,KERNEL...] SUITE...
 #
-# KERNEL is a name of kernels.txt, or a folder with vmlinuz, release and
-# modules/. SUITE is a folder of selftests/, all tests of which are run, or the
+# KERNEL is a name of kernels.txt, or a folder with vmlinuz (or linux, a kernel
+# that is a program), release and modules/. SUITE is a folder of selftests/, all tests of which are run, or the
 # path of one program. They run as root, each for itself, in a folder that stands
 # for both the tree and the build folder and has of these what -f brings. The
 # module is loaded once for all of them, and has to unload afterwards.
@@ -16,7 +16,8 @@
 #			($KVCACHE_BUILD/kmod-%/kvcache.ko)
 #	-K		no module
 #	-p PARAMETERS	for the module, as insmod takes them
-#	-d NAME		a module of the kernel that is loaded first, e.g. brd
+#	-d NAME		a module of the kernel that is loaded first, e.g. brd; or
+#			the path of another, as with -k
 #	-e NAME=VALUE	environment of the tests
 #	-f FILE		a file, a folder or a program that tests need; it gets its
 #			place below the tree or the build folder
@@ -149,6 +150,14 @@ place_of()
 put_driver()
 {
 	grep -q -x "$1" "$fs/mod/list" && return
+	case $1 in
+	*/*)	driver=$(basename "$1" .ko)
+		cp "$(echo "$1" | sed "s,%,${kernel##*/},")" \
+			"$fs/mod/$driver.ko" || exit 2
+		put_needed "$driver"
+		echo "$driver" >>"$fs/mod/list"
+		return ;;
+	esac
 	glob=$(echo "$1" | sed 's/[-_]/[-_]/g')
 	grep -q "/$glob\.ko" "$kernel/modules/modules.builtin" && return
 	file=$(find "$kernel/modules/" -name "$glob.ko*" | head -n 1)
@@ -231,17 +240,25 @@ run_kernel()
 	# own messages have a serial line of their own.
 	exec 8>"$kernel/../.vm-lock"
 	flock 8
-	# No watchdog of clocks: emulated time is not even.
-	append='console=ttyS0 loglevel=5 oops=panic panic=-1'
-	append="$append tsc=reliable no_timer_check"
+	append="loglevel=5 oops=panic panic=-1 ${VM_APPEND:-}"
+	said=$out/qemu
+	if [ -e "$kernel/linux" ]; then
+		said=$out/console
+		set -- "$kernel/linux" "mem=${memory}M" "initrd=$tmp/initrd" \
+			con=null ssl=null ssl1=null,fd:3 "$append"
+	else
+		# No watchdog of clocks: emulated time is not even.
+		append="console=ttyS0 tsc=reliable no_timer_check $append"
+		set -- qemu-system-x86_64 -nodefaults -no-user-config \
+			-accel tcg -cpu max -smp 2 -m "$memory" -display none \
+			-no-reboot -serial "file:$out/console" \
+			-serial file:/dev/fd/3 -kernel "$kernel/vmlinuz" \
+			-initrd "$tmp/initrd" -append "$append"
+	fi
 	began=$(date +%s)
 	# shellcheck disable=SC2086 # lists of words
-	timeout -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config \
-		-accel tcg -cpu max -smp 2 -m "$memory" -display none \
-		-no-reboot -serial "file:$out/console" -serial "file:$out/serial" \
-		-kernel "$kernel/vmlinuz" -initrd "$tmp/initrd" \
-		-append "$append ${VM_APPEND:-}" \
-		${VM_QEMU:-} >"$out/qemu" 2>&1 </dev/null 8>&- &
+	timeout -k 5 "$limit" "$@" ${VM_QEMU:-} \
+		>"$said" 2>&1 </dev/null 3>"$out/serial" 8>&- &
 	pid=$!
 	wait "$pid"
 	echo $? >"$out/status"

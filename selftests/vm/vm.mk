@@ -13,6 +13,7 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 KMOD ?= $(O)/kmod-$(notdir $(KDIR:%/build=%))
+KSRC ?= kmod
 vm-kernels := 6.1 6.12
 
 # The kernel's build writes beside the sources: these are links to them. What
@@ -23,7 +24,7 @@ modules:
 			"or apt-get install linux-headers-$$(uname -r)" >&2; \
 		exit 1; }
 	$(Q)mkdir -p $(KMOD) && find $(KMOD) -type l -delete && \
-		cp -rs $(abspath kmod)/. $(KMOD)/
+		cp -rs $(abspath $(KSRC))/. $(KMOD)/
 	$(Q)$(MAKE) -C $(KDIR) M=$(abspath $(KMOD)) O= \
 		$(if $(V),,-s) $(if $(WERROR),W=1 KCFLAGS=-Werror) modules
 
@@ -42,7 +43,11 @@ dev-tests: $(dev-tests)
 
 $(vm-kernels:%=module-%): module-%:
 	$(Q)dir=$$(tools/setup/kernels.sh $*) && \
-		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules && \
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/importer-$* $(importer)
+
+# A driver that imports what the module exports.
+importer = KSRC=selftests/vm/importer modules
 
 # What kvcache-run says in-process, to be compared with in the machines.
 $(O)/selftests/dev/tokens: selftests/dev/test_run.sh $(O)/kvcache-run FORCE
@@ -80,7 +85,8 @@ debug-kernels := debug kcsan
 $(debug-kernels:%=module-%): module-%:
 	$(Q)dir=$$(selftests/vm/debug-kernel.sh $*) && \
 		mkdir -p $(O)/linux && ln -sfn $$dir $(O)/linux/$* && \
-		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules && \
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/importer-$* $(importer)
 
 check-kernel-debug:
 	$(Q)tools/setup/packages.sh check

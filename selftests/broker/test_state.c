@@ -94,7 +94,7 @@ static const struct state_ops ops = {
 	.admin = admin, .adopt = adopt, .settle = settle,
 };
 
-static int count(void *arg, const struct state_saved *page)
+static int count(void *arg, struct state_saved *page)
 {
 	return ++*(int *)arg < 0 ? -EINTR : 0;
 }

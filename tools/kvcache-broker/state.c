@@ -183,7 +183,7 @@ static int by_stamp(const void *a, const void *b)
 }
 
 static int save_pages(const struct kvl_pool *p, FILE *f, uint64_t now,
-		      int (*fn)(void *arg, const struct state_saved *page),
+		      int (*fn)(void *arg, struct state_saved *page),
 		      void *arg)
 {
 	struct used *u = calloc(p->nr_pages, sizeof(*u));
@@ -207,16 +207,16 @@ static int save_pages(const struct kvl_pool *p, FILE *f, uint64_t now,
 	qsort(u, nr, sizeof(*u), by_stamp);
 	for (i = 0; !err && i < nr; i++) {
 		describe(p, u[i].page, now, &s);
-		err = write_record(f, STATE_PAGE, &s);
+		err = fn(arg, &s);
 		if (!err)
-			err = fn(arg, &s);
+			err = write_record(f, STATE_PAGE, &s);
 	}
 	free(u);
 	return err;
 }
 
 int state_save(const struct kvl *l, FILE *f, uint64_t now,
-	       int (*fn)(void *arg, const struct state_saved *page), void *arg)
+	       int (*fn)(void *arg, struct state_saved *page), void *arg)
 {
 	uint32_t pool;
 	int err = 0;

@@ -26,6 +26,7 @@
  * @handle: the page, by the handle that it had
  * @tenant: whose it is, by the number that it had
  * @shared: clients held it: they may read its memory yet
+ * @inode: of the file that has its memory
  * @page: what it was published with; times are what is left of them
  */
 struct state_saved {
@@ -34,6 +35,7 @@ struct state_saved {
 	uint64_t handle;
 	uint32_t tenant;
 	uint32_t shared;
+	uint64_t inode;
 	struct kvcache_publish_page page;
 };
 
@@ -55,13 +57,13 @@ struct state_ops {
  * @l: the ledger
  * @f: where to
  * @now: CLOCK_MONOTONIC
- * @fn: called for each page that is written
+ * @fn: called for each page before it is written, and sets its inode
  * @arg: for @fn
  *
  * Return: 0, or what @fn returned if that is not 0, -ENOMEM, -EIO.
  */
 int state_save(const struct kvl *l, FILE *f, uint64_t now,
-	       int (*fn)(void *arg, const struct state_saved *page), void *arg);
+	       int (*fn)(void *arg, struct state_saved *page), void *arg);
 
 /**
  * state_load() - make a ledger again

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+/*
+ * store.c - the service manager's descriptor store: sd_notify(3) by hand, which
+ * is one datagram each.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "store.h"
+
+#define FIRST_FD	3
+#define BATCH		64		/* descriptors in one message */
+#define PATIENCE_MS	20000		/* until the manager has taken them */
+#define NAME_PAGE	"p"
+#define NAME_STATE	"state"
+
+/* ---- messages to the manager -------------------------------------------- */
+
+/* A socket that is connected to the manager; -ENOENT there is none. */
+static int manager(void)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	size_t len = path ? strlen(path) : 0;
+	int fd;
+
+	if (!len)
+		return -ENOENT;
+	if ((*path != '/' && *path != '@') || len >= sizeof(a.sun_path))
+		return -EINVAL;
+	memcpy(a.sun_path, path, len);
+	if (*path == '@')
+		a.sun_path[0] = 0;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (void *)&a,
+		    offsetof(struct sockaddr_un, sun_path) + len)) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static int tell(int to, const char *text, const int *fds, uint32_t nr)
+{
+	char control[CMSG_SPACE(BATCH * sizeof(int))] = { 0 };
+	struct iovec iov = { (void *)text, strlen(text) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *c;
+	ssize_t rc;
+
+	if (nr) {
+		m.msg_control = control;
+		m.msg_controllen = CMSG_SPACE(nr * sizeof(int));
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(nr * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, nr * sizeof(int));
+	}
+	do {
+		rc = sendmsg(to, &m, MSG_NOSIGNAL);
+	} while (rc < 0 && errno == EINTR);
+	if (rc >= 0)
+		return 0;
+	return errno == EAGAIN ? -ETIMEDOUT : -errno;
+}
+
+/* Until the manager has read all that was sent: it closes what it gets then. */
+static int barrier(int to)
+{
+	struct pollfd p = { 0 };
+	int ends[2], err, rc;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	err = tell(to, "BARRIER=1", &ends[1], 1);
+	close(ends[1]);
+	p.fd = ends[0];
+	do {
+		rc = err ? 0 : poll(&p, 1, PATIENCE_MS);
+	} while (rc < 0 && errno == EINTR);
+	close(ends[0]);
+	return err ? err : rc > 0 ? 0 : -ETIMEDOUT;
+}
+
+int store_notify(const char *text)
+{
+	int to = manager(), err;
+
+	if (to == -ENOENT)
+		return 0;
+	if (to < 0)
+		return to;
+	err = tell(to, text, NULL, 0);
+	close(to);
+	return err;
+}
+
+/* ---- giving away -------------------------------------------------------- */
+
+struct save {
+	int to;
+	int fds[BATCH];
+	uint32_t nr, all;
+	int (*page_fd)(void *arg, uint32_t pool, uint64_t handle);
+	void *arg;
+};
+
+static int flush(struct save *x)
+{
+	static const char text[] = "FDSTORE=1\nFDNAME=" NAME_PAGE;
+	int err;
+
+	if (!x->nr)
+		return 0;
+	err = tell(x->to, text, x->fds, x->nr);
+	/* Too many are under way: once the manager has them they are not. */
+	if (err == -ETOOMANYREFS) {
+		err = barrier(x->to);
+		if (!err)
+			err = tell(x->to, text, x->fds, x->nr);
+	}
+	x->nr = 0;
+	return err;
+}
+
+static int give_page(void *arg, struct state_saved *page)
+{
+	struct save *x = arg;
+	struct stat st;
+	int fd = x->page_fd(x->arg, page->pool, page->handle);
+
+	if (fd < 0 || fstat(fd, &st))
+		return fd < 0 ? fd : -errno;
+	page->inode = st.st_ino;
+	x->fds[x->nr++] = fd;
+	x->all++;
+	return x->nr == BATCH ? flush(x) : 0;
+}
+
+static int give_all(struct save *x, const struct kvl *l, uint64_t now, int fd)
+{
+	FILE *f = fdopen(fd, "w");
+	int err;
+
+	if (!f) {
+		close(fd);
+		return -ENOMEM;
+	}
+	err = state_save(l, f, now, give_page, x);
+	if (!err)
+		err = flush(x);
+	if (!err)
+		err = tell(x->to, "FDSTORE=1\nFDNAME=" NAME_STATE, &fd, 1);
+	if (!err)
+		err = barrier(x->to);
+	fclose(f);
+	return err;
+}
+
+int store_save(const struct kvl *l, uint64_t now,
+	       int (*page_fd)(void *arg, uint32_t pool, uint64_t handle),
+	       void *arg)
+{
+	struct save x = { .page_fd = page_fd, .arg = arg };
+	int fd, err;
+
+	x.to = manager();
+	if (x.to < 0)
+		return x.to;
+	fd = memfd_create("kvcache-state", MFD_CLOEXEC);
+	err = fd < 0 ? -errno : give_all(&x, l, now, fd);
+	close(x.to);
+	return err ? err : (int)x.all;
+}
+
+/* ---- receiving ---------------------------------------------------------- */
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct store_page *x = a, *y = b;
+
+	return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
+static int keep_listener(struct store *s, int fd)
+{
+	int type, listens;
+	socklen_t len = sizeof(int);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
+	    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) ||
+	    type != SOCK_SEQPACKET || !listens || s->listener >= 0)
+		return -EINVAL;
+	s->listener = fd;
+	return 0;
+}
+
+static int keep(struct store *s, int fd, const char *name, size_t len)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	if (S_ISSOCK(st.st_mode))
+		return keep_listener(s, fd);
+	if (len == strlen(NAME_STATE) && !memcmp(name, NAME_STATE, len) &&
+	    s->state < 0)
+		s->state = fd;
+	else if (len == strlen(NAME_PAGE) && !memcmp(name, NAME_PAGE, len))
+		s->page[s->nr++] = (struct store_page){ st.st_ino, fd };
+	else
+		close(fd);
+	return 0;
+}
+
+int store_receive(struct store *s)
+{
+	const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+	const char *name = getenv("LISTEN_FDNAMES");
+	int nr = n ? atoi(n) : 0, err = 0;
+
+	*s = (struct store){ .listener = -1, .state = -1 };
+	if (!pid || atoi(pid) != getpid() || nr <= 0)
+		return 0;
+	s->page = calloc(nr, sizeof(*s->page));
+	if (!s->page)
+		return -ENOMEM;
+	for (int k = 0; !err && k < nr; k++) {
+		size_t len = name ? strcspn(name, ":") : 0;
+
+		err = keep(s, FIRST_FD + k, name, len);
+		if (name)
+			name += len + (name[len] == ':');
+	}
+	qsort(s->page, s->nr, sizeof(*s->page), by_inode);
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_FDNAMES");
+	return err;
+}
+
+int store_take(struct store *s, uint64_t inode, uint64_t page_size)
+{
+	const int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL;
+	struct store_page want = { .inode = inode }, *p;
+	struct stat st;
+	int fd;
+
+	p = s->nr ? bsearch(&want, s->page, s->nr, sizeof(want), by_inode) :
+	    NULL;
+	if (!p || p->fd < 0 || fstat(p->fd, &st) ||
+	    (uint64_t)st.st_size != page_size ||
+	    (fcntl(p->fd, F_GET_SEALS) & seals) != seals)
+		return -1;
+	fd = p->fd;
+	p->fd = -1;
+	return fd;
+}
+
+void store_done(struct store *s)
+{
+	for (uint32_t k = 0; k < s->nr; k++)
+		if (s->page[k].fd >= 0)
+			close(s->page[k].fd);
+	if (s->nr)
+		store_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_PAGE);
+	if (s->state >= 0) {
+		close(s->state);
+		store_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_STATE);
+	}
+	free(s->page);
+	*s = (struct store){ .listener = s->listener, .state = -1 };
+}

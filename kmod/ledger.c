@@ -271,8 +271,6 @@ int kvl_pool_alloc(const struct kvl *l, const struct kvl_pool_config *cfg,
 	INIT_LIST_HEAD(&p->backed);
 	INIT_LIST_HEAD(&p->ready);
 	p->page[0].state = KVCACHE_PAGE_NULL;
-	for (i = 1; i <= capacity; i++)
-		p->page[i].gen = 1;
 	kvl_pool_extend(p, cfg->nr_pages);
 	*out = p;
 	return 0;
@@ -306,6 +304,9 @@ int kvl_pool_add(struct kvl *l, struct kvl_pool *p)
 		return -ENOSPC;
 	p->id = id;
 	p->clock.now = l->now;
+	/* Handles of the last pool of this number are stale in this one. */
+	p->first_gen = max_t(u32, 1, l->last_gen[id] + 1);
+	p->last_gen = p->first_gen;
 	l->pool[id] = p;
 	list_for_each_entry(t, &l->tenants, link)
 		kvl_account_init(p, t->id);
@@ -336,6 +337,7 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
 	}
 	list_for_each_entry(t, &l->tenants, link)
 		l->nr_revoke -= p->acct[t->id].revoke_at != KVCACHE_TIME_NEVER;
+	l->last_gen[pool] = p->last_gen;
 	l->pool[pool] = NULL;
 	l->seq++;
 	*out = p;

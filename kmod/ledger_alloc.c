@@ -42,6 +42,7 @@ void kvl_retire(struct kvl *l, struct kvl_pool *p, u32 i)
 
 	if (!++pg->gen)
 		pg->gen = 1;
+	p->last_gen = max_t(u32, p->last_gen, pg->gen);
 	pg->client = 0;
 	pg->count = 0;
 	pg->refs = 0;
@@ -250,6 +251,8 @@ static void kvl_hand_out(struct kvl *l, struct kvl_pool *p,
 		kvl_order_del(p->page, &p->free, i);
 		kvl_own_add_tail(p->page, &cp->pages, i);
 		kvl_set_state(l, p, i, KVCACHE_PAGE_PRIVATE);
+		if (!pg->gen)
+			pg->gen = p->first_gen;
 		pg->prio = KVCACHE_PRIO_DEFAULT;
 		pg->tenant = c->tenant;
 		pg->client = c->id;

@@ -102,7 +102,7 @@ struct kvl_nodes {
 
 /**
  * struct kvl_page - one page
- * @gen: generation, never 0
+ * @gen: generation; 0: never handed out
  * @state: KVCACHE_PAGE_*
  * @flags: KVL_PF_*
  * @slot: list that it is in, if KVL_PF_LISTED
@@ -270,6 +270,8 @@ struct kvl_clock {
  * @leaving: sum over accounts of leaving
  * @sum_min: sum over accounts of min
  * @stamp: the last stamp given
+ * @first_gen: generation of a page that is handed out for the first time
+ * @last_gen: highest generation so far
  * @free: FREE pages; the first one is handed out next
  * @work: RETIRING pages to be cleaned
  * @map: which of @order are not empty
@@ -304,6 +306,8 @@ struct kvl_pool {
 	u64 leaving;
 	u64 sum_min;
 	u64 stamp;
+	u32 first_gen;
+	u32 last_gen;
 
 	struct kvl_list free;
 	struct kvl_list work;
@@ -417,6 +421,7 @@ struct kvl {
 	u64 now;
 	u64 seq;
 	u64 seed[6];
+	u32 last_gen[KVCACHE_MAX_POOLS];	/* of pools that are gone */
 	struct kvl_nodes *chunks;
 };
 

@@ -116,7 +116,7 @@ static int kvl_check_page(const struct kvl_check_ctx *x, u32 i, u64 *nr)
 	struct kvl_account *a = &p->acct[pg->tenant];
 	int err;
 
-	if (!pg->gen || pg->mark || pg->state > KVCACHE_PAGE_RETIRING ||
+	if ((!pg->gen && pg->state != KVCACHE_PAGE_FREE) || pg->mark || pg->state > KVCACHE_PAGE_RETIRING ||
 	    !kvl_flags_ok(p, pg))
 		return KVL_BAD(x, "page %u: state %u flags %#x mark %u pins %u",
 			       i, pg->state, pg->flags, pg->mark, pg->pins);

@@ -109,6 +109,7 @@ struct oracle {
 	s64 added;		/* shrinks: order of new pages */
 	s64 front;		/* shrinks: order of who goes to the front */
 	struct orc_pool pool[ORC_POOLS];
+	u32 last_gen[ORC_POOLS];	/* of pools taken out */
 	struct orc_tenant tenant[ORC_TENANTS];
 	struct orc_client client[ORC_CLIENTS];
 	struct orc_request req[ORC_REQUESTS];

@@ -73,7 +73,7 @@ void orc_pool_add(struct oracle *o, u32 pool, const struct kvl_pool_config *cfg)
 	p->capacity = cfg->capacity ? cfg->capacity : cfg->nr_pages;
 	p->now = o->now;
 	for (u32 i = 1; i < ORC_PAGES; i++)
-		p->page[i].gen = 1;
+		p->page[i].gen = o->last_gen[pool] + 1;
 	add_pages(o, p, cfg->nr_pages);
 	for (u32 t = 1; t < ORC_TENANTS; t++) {
 		p->lim[t].max = KVCACHE_LIMIT_MAX;
@@ -96,6 +96,9 @@ int orc_pool_remove(struct oracle *o, u32 pool)
 			if (o->client[c].taken[k].pool == pool)
 				o->client[c].taken[k] = o->client[c].taken
 						[--o->client[c].nr_taken];
+	for (u32 i = 1; i < ORC_PAGES; i++)
+		o->last_gen[pool] = max_t(u32, o->last_gen[pool],
+					  p->page[i].gen);
 	p->used = false;
 	return 0;
 }

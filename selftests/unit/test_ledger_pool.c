@@ -253,6 +253,38 @@ TEST_F(ledger, a_pool_is_removed_when_it_is_empty)
 	die(self, c);
 }
 
+/* A client that kept its handles cannot hit pages of a pool that came later. */
+TEST_F(ledger, handles_do_not_outlive_their_pool)
+{
+	struct kvl_client *c = lone_user(self, 2);
+	struct kvl_pool *p;
+	u64 old[2], new[2];
+	u32 k;
+
+	for (k = 0; k < 3; k++) {
+		DO(0, get(self, c, 2, old));
+		DO(0, put(self, c, old, 2));
+	}
+	DO(0, kvl_pool_remove(self->l, 0, &p));
+	kvl_pool_free(p);
+	ASSERT_EQ(0, direct_pool(self, 3));
+	DO(0, get(self, c, 2, new));
+	for (k = 0; k < 2; k++) {
+		ASSERT_EQ(kvl_index(old[k]), kvl_index(new[k]));
+		ASSERT_GT(kvl_generation(new[k]), kvl_generation(old[k]) + 1);
+	}
+	for (k = 0; k < kvl_generation(new[0]); k++)
+		DO(-ESTALE, put(self, c, &(u64){ (u64)k << 32 | 1 }, 1));
+	DO(0, put(self, c, new, 2));
+	/* One without any page handed out counts as well. */
+	DO(0, kvl_pool_remove(self->l, 0, &p));
+	kvl_pool_free(p);
+	ASSERT_EQ(0, direct_pool(self, 3));
+	DO(0, get(self, c, 2, old));
+	ASSERT_GT(kvl_generation(old[0]), kvl_generation(new[0]));
+	die(self, c);
+}
+
 /* ---- events ------------------------------------------------------------- */
 
 #define ASSERT_EVENT(e, what, about, val)				\

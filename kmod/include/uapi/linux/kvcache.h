@@ -48,7 +48,8 @@
  *
  * A page handle is ``generation << 32 | index``. A page changes its generation
  * when it leaves its owner, so an old handle is ESTALE and never somebody
- * else's page. Generations start at 1: 0 is no handle.
+ * else's page. 0 is no generation, so 0 is no handle. Generations of a pool's
+ * pages begin above those of the last pool that had the same number.
  */
 
 #define KVCACHE_ABI_VERSION	1

@@ -116,6 +116,10 @@ static int claim(struct kvc_batch *b, const struct kvc_item *items, uint32_t n)
 			rc = kvc_fail(ctx, -EBUSY,
 				      "item %u: its sequence is in another planned batch",
 				      i);
+		else if (s->idle)
+			rc = kvc_fail(ctx, -EBUSY,
+				      "item %u: its sequence is idle: wake it first",
+				      i);
 		else if (items[i].n > UINT32_MAX - s->len ||
 			 (rows += items[i].n) > UINT32_MAX)
 			rc = kvc_fail(ctx, -E2BIG,

@@ -5,7 +5,7 @@
  * From the bottom up: ctx.c (backend), event.c (pages taken away), layout.c
  * (how a page is divided), key.c (what a prefix is called), cache.c, page.c
  * (pages held and remembered), alloc.c (fresh ones), index.c (their tokens),
- * publish.c, prefix.c, reserve.c, predict.c, seq.c, batch.c.
+ * publish.c, prefix.c, reserve.c, predict.c, seq.c, idle.c, batch.c.
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -175,6 +175,7 @@ uint32_t kvc_key_page(const struct kvc_lgroup *g,
  * @leaving: sequences of the step being planned that will copy it
  * @shared: published, so immutable
  * @lost: revoked; its number may be another page's
+ * @yielded: volatile: the backend may take it at any time
  * @indexed: @parent, @key, @fill and @tokens are set, and index.c knows it
  * @fill: tokens that @key stands for
  * @parent: key of the prefix before the page
@@ -187,6 +188,7 @@ struct kvc_page {
 	uint32_t leaving;
 	bool shared;
 	bool lost;
+	bool yielded;
 	bool indexed;
 	uint32_t fill;
 	uint8_t parent[KVCACHE_KEY_LEN];
@@ -310,6 +312,10 @@ uint32_t kvc_common(const uint32_t *a, const uint32_t *b, uint32_t n);
 
 /* ---- prefix.c --------------------------------------------------------- */
 
+/* The pages found are in @pages, a reference on each; or -errno and none. */
+int kvc_lookup(struct kvc_cache *c, struct kvcache_lookup *lk,
+	       struct kvc_page **pages);
+
 /**
  * struct kvc_match - what one group can serve of a prompt
  * @pages: [@n] pages in order, a reference on each; the last may serve in part
@@ -384,7 +390,8 @@ int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s);
  * @pages: [@n] the pages, reserved ones at the end
  * @numbers: [@n] their numbers, as kernels want them
  * @ends: key of the prefix that each full page ends (unless no_reuse)
- * @n: pages
+ * @n: pages; 0 while the sequence is idle
+ * @idle_n: while it is idle: entries of @pages, NULL where one was given back
  * @cap: room in the three
  * @published: leading pages known to be published; others may be behind one
  *             that could not be
@@ -395,6 +402,7 @@ struct kvc_chain {
 	uint32_t *numbers;
 	uint8_t (*ends)[KVCACHE_KEY_LEN];
 	uint32_t n;
+	uint32_t idle_n;
 	uint32_t cap;
 	uint32_t published;
 	uint8_t root[KVCACHE_KEY_LEN];
@@ -410,6 +418,7 @@ struct kvc_seq {
 	uint32_t priority;
 	uint64_t ttl_ns;
 	bool no_reuse;
+	bool idle;
 	struct kvc_chain chain[];	/* one a group */
 };
 
@@ -443,6 +452,13 @@ uint64_t kvc_seq_need(const struct kvc_seq *s, uint64_t n);
  */
 int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 		uint64_t deadline_ns);
+
+/* ---- idle.c ----------------------------------------------------------- */
+
+/* 0, or -EBUSY and why if it is idle. */
+int kvc_seq_awake(const struct kvc_seq *s);
+/* An idle sequence is to end, and nothing of it is wanted: wake it, empty. */
+void kvc_idle_drop(struct kvc_seq *s);
 
 /* ---- publish.c -------------------------------------------------------- */
 

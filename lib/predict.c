@@ -124,6 +124,9 @@ static int predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	int rc;
 
 	kvc_lost_poll(c->ctx);
+	rc = seq ? kvc_seq_awake(seq) : 0;
+	if (rc)
+		return rc;
 	if (seq && kvc_seq_pages(seq)) {
 		rc = kvc_seq_check(seq);
 		if (rc)

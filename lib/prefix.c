@@ -26,35 +26,33 @@ struct search {
 	struct kvc_match *m;
 };
 
-/* The pages found are in @pages, a reference on each; or -errno and none. */
-static int lookup(const struct search *s, struct kvcache_lookup *lk,
-		  struct kvc_page **pages)
+int kvc_lookup(struct kvc_cache *c, struct kvcache_lookup *lk,
+	       struct kvc_page **pages)
 {
 	uint64_t spares[KVCACHE_MAX_PAGES];
 	uint32_t i, nspares = 0;
 	bool spare;
 	int rc;
 
-	lk->pool = s->c->o.pool;
-	rc = kvc_call(s->c->ctx, KVCACHE_NR_LOOKUP, lk);
+	lk->pool = c->o.pool;
+	rc = kvc_call(c->ctx, KVCACHE_NR_LOOKUP, lk);
 	if (rc)
 		return rc;
 	for (i = 0; i < lk->out_nr_pages; i++) {
-		pages[i] = kvc_page_adopt(s->c, lk->out_found[i].handle,
-					  &spare);
+		pages[i] = kvc_page_adopt(c, lk->out_found[i].handle, &spare);
 		if (spare)
 			spares[nspares++] = lk->out_found[i].handle;
 		if (!pages[i])
 			break;
 	}
 	if (i < lk->out_nr_pages) {
-		kvc_pages_put(s->c, pages, i);
+		kvc_pages_put(c, pages, i);
 		while (++i < lk->out_nr_pages)
 			spares[nspares++] = lk->out_found[i].handle;
 		rc = -ENOMEM;
 	}
 	if (nspares)
-		kvc_handles_free(s->c, spares, nspares);
+		kvc_handles_free(c, spares, nspares);
 	return rc;
 }
 
@@ -101,7 +99,7 @@ static int match_whole(const struct search *s)
 		lk.nr_keys = KVC_MIN(npages - m->n, (uint32_t)KVCACHE_MAX_KEYS);
 		compute_ends(s, m->n + lk.nr_keys);
 		memcpy(lk.keys, m->ends[m->n], lk.nr_keys * KVCACHE_KEY_LEN);
-		rc = lookup(s, &lk, at);
+		rc = kvc_lookup(s->c, &lk, at);
 		if (rc)
 			return rc;
 		m->n += lk.out_nr_pages;
@@ -131,7 +129,7 @@ static struct kvc_page *live_tail(const struct search *s,
 	for (q = s->c->live; q; q = q->next) {
 		at = q->len / P;
 		rest = q->len % P;
-		if (!rest || q->no_reuse)
+		if (!rest || q->no_reuse || q->idle)
 			continue;
 		ch = &q->chain[s->group];
 		p = ch->pages[at];
@@ -173,7 +171,7 @@ static int match_known(const struct search *s, const uint8_t *parent,
 			break;
 		}
 		memcpy(lk.keys, p->key, KVCACHE_KEY_LEN);
-		rc = lookup(s, &lk, out);
+		rc = kvc_lookup(s->c, &lk, out);
 		if (rc)
 			return rc;
 		if (lk.out_nr_pages) {
@@ -211,7 +209,7 @@ static int match_part(const struct search *s)
 			       KVCACHE_KEY_LEN);
 	if (lk.nr_keys) {
 		lk.keys_per_page = lk.nr_keys;
-		rc = lookup(s, &lk, hit);
+		rc = kvc_lookup(s->c, &lk, hit);
 	}
 	if (!rc && lk.nr_keys && lk.out_nr_pages) {
 		i = nkeys - lk.nr_keys + lk.out_nr_keys - 1;

@@ -196,6 +196,8 @@ int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns)
 	if (s->batch)
 		return kvc_fail(s->c->ctx, -EBUSY,
 				"the sequence is in a planned batch: commit or abort that first");
+	if (s->idle)
+		return kvc_seq_awake(s);
 	if (n > UINT32_MAX - s->len)
 		return kvc_fail(s->c->ctx, -E2BIG,
 				"a sequence of more than 2^32 - 1 tokens");

@@ -85,6 +85,9 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
 	kvc_msg_save(ctx, &msg);
 	if (s->batch)
 		kvc_batch_abort(s->batch);
+	/* What survived of it can be published. */
+	if (s->idle && ((flags & KVC_SEQ_DISCARD) || kvc_seq_wake(s) < 0))
+		kvc_idle_drop(s);
 	kvc_lost_poll(ctx);
 	if (kvc_seq_stale(s))
 		flags |= KVC_SEQ_DISCARD;
@@ -229,7 +232,7 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 	int rc;
 
 	kvc_msg_save(c->ctx, &msg);
-	if (s->batch || kvc_seq_pages(s))
+	if (s->batch || s->idle || kvc_seq_pages(s))
 		return kvc_fail(c->ctx, -EINVAL,
 				"the sequence holds pages or is in a batch: a prefix is for a new one");
 	if (n && !tokens)
@@ -270,7 +273,9 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 	if (s->batch)
 		return kvc_fail(c->ctx, -EBUSY,
 				"the sequence is in a planned batch: commit or abort that first");
-	rc = kvc_seq_check(s);
+	rc = kvc_seq_awake(s);
+	if (!rc)
+		rc = kvc_seq_check(s);
 	if (rc)
 		return rc;
 	q = seq_new(c);
@@ -319,6 +324,8 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 	if (s->batch)
 		return kvc_fail(s->c->ctx, -EBUSY,
 				"the sequence is in a planned batch: commit or abort that first");
+	if (s->idle)
+		return kvc_seq_awake(s);
 	if (len > s->len)
 		return kvc_fail(s->c->ctx, -EINVAL,
 				"truncate to %u tokens: there are %u", len,
@@ -345,8 +352,13 @@ uint32_t kvc_seq_pages(const struct kvc_seq *s)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->c->l.ngroups; i++)
-		n += s->chain[i].n;
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
+		const struct kvc_chain *ch = &s->chain[i];
+
+		n += ch->n;
+		for (uint32_t k = 0; s->idle && k < ch->idle_n; k++)
+			n += ch->pages[k] != NULL;
+	}
 	return n;
 }
 
@@ -379,7 +391,9 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 	size_t row;
 	int rc;
 
-	rc = kvc_seq_check(s);
+	rc = kvc_seq_awake(s);
+	if (!rc)
+		rc = kvc_seq_check(s);
 	if (rc)
 		return rc;
 	if (layer >= l->nlayers)

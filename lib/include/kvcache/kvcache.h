@@ -115,8 +115,7 @@ struct kvc_open_opts {
  * What is there and cannot be used is an error: another backend takes its place
  * never. Return: 0; -ENODEV nothing to open; -ECONNREFUSED a socket that nobody
  * listens on; -ENOENT no such tenant; -EACCES; -ENOMEM; -EINVAL; -EPROTO a
- * device or a broker of another version; -EOPNOTSUPP a kind of backend that
- * this build does not have.
+ * device or a broker of another version; -ENOTCONN the broker hung up.
  */
 int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	     struct kvc **out);
@@ -471,8 +470,8 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
  * in the backend's queue; more are taken as soon as all of them can be had at
  * once, which is looked at every 10 ms, so smaller requests may overtake.
  * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EINTR a
- * signal came while waiting; -EBUSY the sequence is in a planned batch;
- * -ESTALE; -ENOMEM.
+ * signal came while waiting; -EBUSY the sequence is in a planned batch, or
+ * idle; -ESTALE; -ENOMEM.
  */
 int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
 
@@ -499,8 +498,33 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
  */
 int kvc_seq_truncate(struct kvc_seq *s, uint32_t len);
 
+/**
+ * kvc_seq_idle() - nobody will read it for a while
+ * @s: the sequence
+ *
+ * Gives others what it holds, to be taken when they want it: published pages
+ * are cached, its own are volatile (but those that a fork holds too), reserved
+ * ones go back. Until kvc_seq_wake() only its length and tokens can be asked
+ * for, and it can be freed; other calls are -EBUSY. An idle one stays as it
+ * is. Return: 0; -EBUSY the sequence is in a planned batch; -ESTALE.
+ */
+int kvc_seq_idle(struct kvc_seq *s);
+
+/**
+ * kvc_seq_wake() - go on with an idle sequence
+ * @s: the sequence
+ *
+ * Takes back what is still there, up to the first page that is not; the
+ * sequence is truncated to that, and takes no page for the rest: append those
+ * tokens again. One that is not idle stays as it is.
+ * Return: tokens that survived, which is its length now; or -errno, and it is
+ * idle still: -ENOMEM, or what the backend says.
+ */
+int kvc_seq_wake(struct kvc_seq *s);
+
 uint32_t kvc_seq_len(const struct kvc_seq *s);
-/* Pages held, all groups, reserved ones included. */
+/* Pages held, all groups, reserved ones included; of an idle one those that it
+ * may find again without a lookup. */
 uint32_t kvc_seq_pages(const struct kvc_seq *s);
 /* The handles of a group's pages, in order; returns their number. */
 uint32_t kvc_seq_handles(const struct kvc_seq *s, uint32_t group,

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+/*
+ * idle.c - a conversation that nobody reads for a while.
+ *
+ * Its published pages are given back: they stay cached, and are found again by
+ * their keys. Its own are made volatile. Either kind is there for whoever wants
+ * pages, without asking. While it is idle a chain's @n is 0 and @idle_n is what
+ * it was, so that no other code sees these pages; those given back are NULL.
+ */
+#include <string.h>
+
+#include "internal.h"
+
+/* Pages @at[0, @n): what is refused for all may be had for some. */
+static void set_volatile(struct kvc_cache *c, struct kvc_page *const *at,
+			 uint32_t n)
+{
+	struct kvcache_advise a = {
+		.pool = c->o.pool,
+		.advice = KVCACHE_ADVISE_VOLATILE,
+		.nr = n,
+	};
+	uint32_t i;
+
+	if (!n)
+		return;
+	for (i = 0; i < n; i++)
+		a.pages[i] = at[i]->handle;
+	if (!kvc_call(c->ctx, KVCACHE_NR_ADVISE, &a)) {
+		for (i = 0; i < n; i++)
+			at[i]->yielded = true;
+		return;
+	}
+	for (i = 0; n > 1 && i < n; i++)
+		set_volatile(c, at + i, 1);
+}
+
+/* Who else has a page goes on with it, so it stays as it is. */
+static void yield_private(struct kvc_cache *c, struct kvc_chain *ch)
+{
+	struct kvc_page *at[KVCACHE_MAX_PAGES], *p;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ch->n; i++) {
+		p = ch->pages[i];
+		if (p->shared || p->refs > 1)
+			continue;
+		/* Nobody else may find it: it may be gone by then. */
+		kvc_index_del(c, p);
+		at[n++] = p;
+		if (n < KVCACHE_MAX_PAGES)
+			continue;
+		set_volatile(c, at, n);
+		n = 0;
+	}
+	set_volatile(c, at, n);
+}
+
+/* Published pages, last first: what is put later is reclaimed later. */
+static void yield_shared(struct kvc_cache *c, struct kvc_chain *ch)
+{
+	uint32_t end = ch->n, at;
+
+	while (end) {
+		at = end;
+		while (at && ch->pages[at - 1]->shared)
+			at--;
+		kvc_pages_put(c, ch->pages + at, end - at);
+		for (; end > at; end--)
+			ch->pages[end - 1] = NULL;
+		end -= !!end;
+	}
+}
+
+int kvc_seq_idle(struct kvc_seq *s)
+{
+	struct kvc_cache *c = s->c;
+	struct kvc_msg msg;
+	uint32_t i, keep;
+	int rc;
+
+	kvc_msg_save(c->ctx, &msg);
+	if (s->batch)
+		return kvc_fail(c->ctx, -EBUSY,
+				"the sequence is in a planned batch: commit or abort that first");
+	if (s->idle)
+		return 0;
+	rc = kvc_seq_check(s);
+	if (rc)
+		return rc;
+	for (i = 0; i < c->l.ngroups; i++) {
+		struct kvc_chain *ch = &s->chain[i];
+
+		keep = kvc_pages_for(&c->l.group[i], s->len);
+		kvc_pages_put(c, ch->pages + keep, ch->n - keep);
+		ch->n = keep;
+		kvc_publish(s, i, false);
+		yield_private(c, ch);
+		yield_shared(c, ch);
+		ch->idle_n = ch->n;
+		ch->n = 0;
+	}
+	s->idle = true;
+	/* A page that cannot be given up stays. */
+	kvc_msg_restore(c->ctx, &msg);
+	return 0;
+}
+
+/* Pages @at[0, @n) are not to be taken any more: those that were are lost. */
+static int keep_pages(struct kvc_cache *c, struct kvc_page *const *at,
+		      uint32_t n)
+{
+	struct kvcache_advise a = {
+		.pool = c->o.pool,
+		.advice = KVCACHE_ADVISE_NONVOLATILE,
+		.nr = n,
+	};
+	uint32_t i;
+	int rc;
+
+	if (!n)
+		return 0;
+	for (i = 0; i < n; i++)
+		a.pages[i] = at[i]->handle;
+	rc = kvc_call(c->ctx, KVCACHE_NR_ADVISE, &a);
+	if (rc == -ESTALE && n == 1) {
+		/* Revoked, and not taken. */
+		a.out_state[0] = KVCACHE_ADVISE_TAKEN;
+		rc = 0;
+	} else if (rc == -ESTALE) {
+		for (i = 0, rc = 0; !rc && i < n; i++)
+			rc = keep_pages(c, at + i, 1);
+		return rc;
+	}
+	for (i = 0; !rc && i < n; i++) {
+		at[i]->yielded = false;
+		if (a.out_state[i] == KVCACHE_ADVISE_TAKEN)
+			kvc_page_lose(c, at[i]);
+	}
+	return rc;
+}
+
+static int keep_private(struct kvc_cache *c, struct kvc_chain *ch)
+{
+	struct kvc_page *at[KVCACHE_MAX_PAGES];
+	uint32_t i, n = 0;
+	int rc = 0;
+
+	for (i = 0; !rc && i < ch->idle_n; i++) {
+		if (ch->pages[i] && ch->pages[i]->yielded)
+			at[n++] = ch->pages[i];
+		if (n < KVCACHE_MAX_PAGES)
+			continue;
+		rc = keep_pages(c, at, n);
+		n = 0;
+	}
+	return rc ? rc : keep_pages(c, at, n);
+}
+
+/* Keys of pages [@at, @at + @n) of a chain, of which the last may be partly
+ * filled. */
+static void keys_of(const struct kvc_seq *s, uint32_t group, uint32_t at,
+		    uint32_t n, struct kvcache_lookup *lk)
+{
+	uint32_t P = s->c->l.group[group].page_tokens, full = s->len / P, k;
+	struct kvcache_key keys[KVCACHE_MAX_PAGE_KEYS];
+	const struct kvc_chain *ch = &s->chain[group];
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (at + i < full) {
+			memcpy(lk->keys[i], ch->ends[at + i], KVCACHE_KEY_LEN);
+			continue;
+		}
+		k = kvc_key_page(&s->c->l.group[group],
+				 kvc_chain_parent(ch, full),
+				 s->tokens + (size_t)full * P, s->len % P,
+				 keys);
+		memcpy(lk->keys[i], keys[k - 1].key, KVCACHE_KEY_LEN);
+	}
+	lk->nr_keys = n;
+}
+
+/* Pages that were given back, from the first on; *@keep: pages that are there. */
+static int find_shared(struct kvc_seq *s, uint32_t group, uint32_t *keep)
+{
+	struct kvcache_lookup lk = { .keys_per_page = 1 };
+	struct kvc_chain *ch = &s->chain[group];
+	uint32_t i = 0, n;
+	int rc;
+
+	for (; i < ch->idle_n; i += n) {
+		n = 1;
+		if (ch->pages[i]) {
+			if (ch->pages[i]->lost)
+				break;
+			continue;
+		}
+		while (n < KVCACHE_MAX_KEYS && i + n < ch->idle_n &&
+		       !ch->pages[i + n])
+			n++;
+		keys_of(s, group, i, n, &lk);
+		rc = kvc_lookup(s->c, &lk, ch->pages + i);
+		if (rc)
+			return rc;
+		for (uint32_t k = 0; k < lk.out_nr_pages; k++)
+			kvc_chain_set(ch, i + k, ch->pages[i + k]);
+		if (lk.out_nr_pages < n) {
+			i += lk.out_nr_pages;
+			break;
+		}
+	}
+	*keep = i;
+	return 0;
+}
+
+/* The end of it: what is behind @len tokens goes back, whatever is there. */
+static void wake_up(struct kvc_seq *s, uint32_t len)
+{
+	uint32_t i, k, keep;
+
+	for (i = 0; i < s->c->l.ngroups; i++) {
+		const struct kvc_lgroup *g = &s->c->l.group[i];
+		struct kvc_chain *ch = &s->chain[i];
+
+		keep = kvc_pages_for(g, len);
+		for (k = ch->idle_n; k > keep; k--)
+			if (ch->pages[k - 1])
+				kvc_pages_put(s->c, &ch->pages[k - 1], 1);
+		ch->n = keep;
+		ch->idle_n = 0;
+		ch->published = KVC_MIN(ch->published, len / g->page_tokens);
+	}
+	s->len = len;
+	s->idle = false;
+}
+
+int kvc_seq_wake(struct kvc_seq *s)
+{
+	struct kvc_cache *c = s->c;
+	uint32_t i, keep = 0, len;
+	struct kvc_msg msg;
+	int rc = 0;
+
+	kvc_msg_save(c->ctx, &msg);
+	if (!s->idle)
+		return KVC_MIN(s->len, (uint32_t)INT32_MAX);
+	for (i = 0; !rc && i < c->l.ngroups; i++)
+		rc = keep_private(c, &s->chain[i]);
+	kvc_lost_poll(c->ctx);
+	for (i = 0, len = s->len; !rc && i < c->l.ngroups; i++) {
+		rc = find_shared(s, i, &keep);
+		if (keep < s->chain[i].idle_n)
+			len = KVC_MIN(len, keep * c->l.group[i].page_tokens);
+	}
+	if (rc)
+		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
+	wake_up(s, len);
+	kvc_msg_restore(c->ctx, &msg);
+	return KVC_MIN(s->len, (uint32_t)INT32_MAX);
+}
+
+void kvc_idle_drop(struct kvc_seq *s)
+{
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++)
+		keep_private(s->c, &s->chain[i]);
+	wake_up(s, 0);
+}
+
+int kvc_seq_awake(const struct kvc_seq *s)
+{
+	if (!s->idle)
+		return 0;
+	return kvc_fail(s->c->ctx, -EBUSY,
+			"the sequence is idle: kvc_seq_wake() it first");
+}

@@ -352,9 +352,11 @@ int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
 void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len);
 /*
  * Decide how the last pages are taken for a prompt of @n tokens: shared if the
- * rest of it fits beside them, else copied, else not at all. -errno.
+ * rest of it fits beside them (unless pages are reserved: a shared one would
+ * have to be copied into another yet), else copied, else not at all. -errno.
  */
-int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n);
+int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n,
+		  bool reserved);
 /* Drop all references and free what @m points to. */
 void kvc_match_put(struct kvc_cache *c, struct kvc_match *m);
 /* Must the rows of this group's last page be copied? */

@@ -81,7 +81,7 @@ static int predict_match(struct kvc_cache *c, struct kvc_match *m,
 	struct kvc_supply s;
 	int rc;
 
-	rc = kvc_match_fit(c, m, ntokens);
+	rc = kvc_match_fit(c, m, ntokens, false);
 	if (rc)
 		return rc;
 	r->reused_tokens = m[0].len;

@@ -314,7 +314,8 @@ static int has_room(struct kvc_cache *c, uint64_t n)
 	return rc ? rc : 1;
 }
 
-int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n)
+int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n,
+		  bool reserved)
 {
 	uint32_t i, parts = 0, copies = 0;
 	uint64_t fresh = 0;
@@ -329,7 +330,7 @@ int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n)
 	}
 	/* A shared page is still held when it is copied for the next token. */
 	if (copies < parts) {
-		rc = has_room(c, fresh);
+		rc = reserved ? 0 : has_room(c, fresh);
 		if (rc)
 			return KVC_MIN(rc, 0);
 		for (i = 0; i < c->l.ngroups; i++)

@@ -222,19 +222,69 @@ static void remember_found(struct kvc_seq *s, uint32_t group)
 	}
 }
 
+/* Reserved pages stand aside while what is cached is put before them. */
+static void set_aside(struct kvc_seq *s, struct kvc_chain *aside)
+{
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
+		aside[i] = s->chain[i];
+		s->chain[i].pages = NULL;
+		s->chain[i].numbers = NULL;
+		s->chain[i].ends = NULL;
+		s->chain[i].n = 0;
+		s->chain[i].cap = 0;
+	}
+}
+
+/* They come back; those that the @n tokens do not need are given up. */
+static int take_back(struct kvc_seq *s, struct kvc_chain *aside, uint32_t n)
+{
+	uint32_t i, k, want, had;
+	int rc = 0;
+
+	for (i = 0; !rc && i < s->c->l.ngroups; i++)
+		rc = kvc_chain_grow(&s->chain[i],
+				    s->chain[i].n + aside[i].n);
+	for (i = 0; i < s->c->l.ngroups; i++) {
+		struct kvc_chain *ch = &s->chain[i];
+		struct kvc_chain old = *ch;
+
+		if (rc) {
+			kvc_pages_put(s->c, ch->pages, ch->n);
+			aside[i].published = ch->published;
+			*ch = aside[i];
+			aside[i] = old;
+		} else {
+			had = kvc_pages_for(&s->c->l.group[i], s->len);
+			want = kvc_pages_for(&s->c->l.group[i], n);
+			want = KVC_MIN(want - had, aside[i].n);
+			for (k = 0; k < want; k++)
+				kvc_chain_set(ch, ch->n++, aside[i].pages[k]);
+			kvc_pages_put(s->c, aside[i].pages + want,
+				      aside[i].n - want);
+		}
+		free(aside[i].pages);
+		free(aside[i].numbers);
+		free(aside[i].ends);
+	}
+	if (rc)
+		s->len = 0;
+	return rc;
+}
+
 int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 {
+	struct kvc_chain aside[KVC_MAX_GROUPS];
 	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_match m[KVC_MAX_GROUPS] = { 0 };
 	struct kvc_cache *c = s->c;
+	uint32_t i, reserved;
 	struct kvc_msg msg;
-	uint32_t i;
-	int rc;
+	int rc, err;
 
 	kvc_msg_save(c->ctx, &msg);
-	if (s->batch || s->idle || kvc_seq_pages(s))
+	if (s->batch || s->idle || s->len)
 		return kvc_fail(c->ctx, -EINVAL,
-				"the sequence holds pages or is in a batch: a prefix is for a new one");
+				"the sequence has tokens or is in a batch: a prefix is for a new one");
 	if (n && !tokens)
 		return kvc_fail(c->ctx, -EINVAL, "no tokens");
 	c->st.queried_tokens += n;
@@ -242,16 +292,21 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 		return 0;
 	for (i = 0; i < c->l.ngroups; i++)
 		memcpy(root[i], s->chain[i].root, KVCACHE_KEY_LEN);
+	reserved = kvc_seq_pages(s);
+	if (reserved)
+		set_aside(s, aside);
 	do {
 		kvc_lost_poll(c->ctx);
 		memset(m, 0, sizeof(m));
 		rc = kvc_match(c, root, tokens, n - 1, m);
 		if (!rc)
-			rc = kvc_match_fit(c, m, n);
+			rc = kvc_match_fit(c, m, n, reserved);
 		if (!rc && m[0].len)
 			rc = take_match(s, m, tokens);
 		kvc_match_put(c, m);
 	} while (rc == -ESTALE);	/* each time some page was revoked */
+	err = reserved ? take_back(s, aside, n) : 0;
+	rc = rc ? rc : err;
 	if (rc)
 		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
 	for (i = 0; i < c->l.ngroups; i++)

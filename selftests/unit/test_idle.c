@@ -256,4 +256,32 @@ TEST(the_shorter_of_two_groups)
 	kit_end(&k);
 }
 
+/*
+ * What is cached goes before what is reserved: 4 pages of it, with all others
+ * but those reserved in use.
+ */
+TEST_F(idle, a_prefix_goes_before_reserved_pages)
+{
+	struct kvc_seq *s, *o, *rest;
+
+	kvc_seq_free(grown(&self->k, self->t, 18), 0);
+	s = kit_seq(&self->k, NULL);
+	rest = kit_seq(&self->k, NULL);
+	ASSERT_EQ(0, kvc_seq_reserve(s, 4 * 5, 0));
+	ASSERT_EQ(0, kvc_seq_reserve(rest, 4 * 2, 0));
+	EXPECT_EQ(5, kit_pool(&self->k).nr_cached);
+	/* Of the fifth page there is no room for a copy. */
+	EXPECT_EQ(16, kvc_seq_prefix(s, self->t, 30));
+	EXPECT_EQ(8, kvc_seq_pages(s));
+	o = kit_seq(&self->k, NULL);
+	EXPECT_EQ(0, kvc_seq_reserve(o, 4 * 2, 0));
+	EXPECT_EQ(-ENOSPC, kvc_seq_reserve(o, 4 * 3, 0));
+	EXPECT_EQ(0, kvc_seq_reserve(s, 14, 0));
+	ASSERT_EQ(0, kit_add(&self->k, s, self->t + 16, 14));
+	kit_check(&self->k, s);
+	kvc_seq_free(o, 0);
+	kvc_seq_free(rest, 0);
+	kvc_seq_free(s, 0);
+}
+
 TEST_HARNESS_MAIN

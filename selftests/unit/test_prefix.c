@@ -641,9 +641,10 @@ TEST_F(prefix, is_for_a_new_sequence)
 
 	EXPECT_EQ(-EINVAL, kvc_seq_prefix(s, NULL, 3));
 	ASSERT_EQ(0, kvc_seq_reserve(s, 1, 0));
-	EXPECT_EQ(-EINVAL, kvc_seq_prefix(s, self->t, 3));
-	ASSERT_EQ(0, kvc_seq_truncate(s, 0));
 	EXPECT_EQ(0, kvc_seq_prefix(s, self->t, 3));
+	EXPECT_EQ(1, kvc_seq_pages(s));
+	ASSERT_EQ(0, kit_add(&self->k, s, self->t, 1));
+	EXPECT_EQ(-EINVAL, kvc_seq_prefix(s, self->t, 3));
 	kvc_seq_free(s, 0);
 }
 

@@ -441,7 +441,7 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
 
 /**
  * kvc_seq_prefix() - begin with what is cached
- * @s: an empty sequence
+ * @s: a sequence without tokens; it may have reserved pages
  * @tokens: the prompt
  * @n: its length
  *
@@ -452,8 +452,12 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
  * it is written to; where the rest of the prompt would not fit beside it, it
  * is copied now, which lets go of it. Without room for a copy only whole pages
  * are taken: what fits from scratch fits with what is reused.
- * Return: tokens reused, which is the sequence's length now; -EINVAL if the
- * sequence holds pages, reserved ones included.
+ *
+ * Reserved pages stay for the rest of the prompt, and those that it does not
+ * take go back. So who cannot have all pages now waits in kvc_seq_reserve() for
+ * the ones that kvc_predict() says, holding nothing, and comes here then.
+ * Return: tokens reused, which is the sequence's length now; -EINVAL it has
+ * tokens, or is idle or in a batch.
  */
 int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
 

@@ -59,8 +59,12 @@ int kvc_fail(struct kvc *ctx, int err, const char *fmt, ...)
 
 int kvc_gone(struct kvc *ctx, int err, const char *what)
 {
+	const char *hint = ctx->sys->hint;
+
 	if (err != -ENOTCONN)
-		return kvc_fail(ctx, err, "%s: %s", what, strerrordesc_np(-err));
+		return kvc_fail(ctx, err, "%s: %s%s%s", what,
+				strerrordesc_np(-err), hint ? "; " : "",
+				hint ? hint : "");
 	if (ctx->tenant)
 		return kvc_fail(ctx, err,
 				"%s: the %s is gone: close this context and open another",
@@ -285,6 +289,38 @@ static int open_device(struct kvc *ctx, const char *path)
 	return kvc_fail(ctx, rc, "%s: %s", path, strerrordesc_np(-rc));
 }
 
+static int open_broker(struct kvc *ctx, const char *path)
+{
+	int rc = kvc_sys_broker_open(path, &ctx->sys);
+
+	switch (rc) {
+	case 0:
+		return 0;
+	case -EACCES:
+	case -EPERM:
+		return kvc_fail(ctx, rc,
+				"%s: %s; its group may connect: join that, start a broker of your own (kvcache-broker --user), or open \"local\"",
+				path, strerrordesc_np(-rc));
+	case -ECONNREFUSED:
+		return kvc_fail(ctx, rc,
+				"%s: nobody listens: its broker has ended; start kvcache-broker, or open \"local\"",
+				path);
+	case -EPROTOTYPE:
+	case -ENOTTY:
+		return kvc_fail(ctx, -EINVAL, "%s: not a socket of kvcache-broker",
+				path);
+	case -EPROTO:
+		return kvc_fail(ctx, rc,
+				"%s: another version of the ABI than this library's %u; use the broker and the library of one release",
+				path, KVCACHE_ABI_VERSION);
+	case -ENOTCONN:
+		return kvc_fail(ctx, rc,
+				"%s: the broker hung up: it has too many clients, or is about to end; its log says which",
+				path);
+	}
+	return kvc_fail(ctx, rc, "%s: %s", path, strerrordesc_np(-rc));
+}
+
 /* A path is a device or a broker's socket: say what is the matter with it. */
 static int open_path(struct kvc *ctx, const char *path)
 {
@@ -301,9 +337,7 @@ static int open_path(struct kvc *ctx, const char *path)
 	if (S_ISCHR(st.st_mode))
 		return open_device(ctx, path);
 	if (S_ISSOCK(st.st_mode))
-		return kvc_fail(ctx, -EOPNOTSUPP,
-				"%s: a socket, and this build has no broker backend; open \"local\"",
-				path);
+		return open_broker(ctx, path);
 	return kvc_fail(ctx, -EINVAL, "%s: neither a device nor a socket",
 			path);
 }

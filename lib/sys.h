@@ -3,7 +3,7 @@
  * sys.h - what a backend is: the commands of the ABI, and addresses of pages.
  *
  * One implementation a file: sys_local.c (this process), sys_dev.c (the kernel
- * module), later the broker. ctx.c holds the only caller of ->call().
+ * module), sys_broker.c. ctx.c holds the only caller of ->call().
  */
 #ifndef KVC_SYS_H
 #define KVC_SYS_H
@@ -33,9 +33,15 @@ struct kvc_sys_ops {
 	void (*close)(struct kvc_sys *s);
 };
 
-/* The first member of each backend's own struct. */
+/**
+ * struct kvc_sys - the first member of each backend's own struct
+ * @ops: what kind it is
+ * @hint: why the last command failed and what would help, or NULL: its errno
+ *        says so
+ */
 struct kvc_sys {
 	const struct kvc_sys_ops *ops;
+	const char *hint;
 };
 
 /* In-process. Attaches nothing. -EINVAL, -ENOMEM. */
@@ -46,5 +52,11 @@ int kvc_sys_local_open(const struct kvc_open_opts *opts, struct kvc_sys **out);
  * of the ABI, or why it cannot be opened.
  */
 int kvc_sys_dev_open(const char *path, struct kvc_sys **out);
+
+/*
+ * The broker whose socket is @path. -EPROTO another version of the ABI, or why
+ * it cannot be reached.
+ */
+int kvc_sys_broker_open(const char *path, struct kvc_sys **out);
 
 #endif /* KVC_SYS_H */

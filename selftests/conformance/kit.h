@@ -16,7 +16,8 @@
 /* Those that keep pages, and whether it is the one: a line each. */
 #define BACKENDS(X, n)			\
 	X(n, local, !device_path())	\
-	X(n, device, device_path())
+	X(n, device, device_path() && !device_is_broker()) \
+	X(n, broker, device_is_broker())
 
 #define CASE_ON(n, backend, here)					\
 	__attribute__((constructor)) static void ht_##backend##_##n(void) \

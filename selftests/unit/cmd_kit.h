@@ -13,7 +13,7 @@
 #define NEVER KVCACHE_TIME_NEVER
 
 /*
- * @admin: on the device, an open that stays; else NULL
+ * @admin: on a device or a broker, an open that stays; else NULL
  * @tenant: the first; others have the numbers after it
  */
 FIXTURE(cmd) {
@@ -136,7 +136,7 @@ FIXTURE_SETUP(cmd)
 		return;
 	}
 	self->admin = device_begin(page_size(), 16, 0, &self->tenant);
-	ASSERT_EQ(0, kvc_sys_dev_open(device_path(), &self->s));
+	ASSERT_EQ(0, device_open(&self->s));
 }
 
 FIXTURE_TEARDOWN(cmd)

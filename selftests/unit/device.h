@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * device.h - the same tests on the kernel's module: $KVCACHE_TEST_DEVICE is its
- * device, on which each test gets a pool and a tenant of its own. Needs root,
- * and nobody else to use the device: selftests/vm/ has it so.
+ * device.h - the same tests on the kernel's module or on a broker: the device or
+ * the socket that $KVCACHE_TEST_DEVICE names, on which each test gets a pool and
+ * a tenant of its own. Needs its administrator, and nobody else to use it:
+ * selftests/vm/ and selftests/broker/ have it so.
  */
 #ifndef UNIT_DEVICE_H
 #define UNIT_DEVICE_H
 
+#include <stdbool.h>
+#include <sys/stat.h>
+
 #include "harness.h"
 #include "sys.h"
 
-/* The device's path, or NULL: tests are of the in-process backend. */
+/* The path of either, or NULL: tests are of the in-process backend. */
 static inline const char *device_path(void)
 {
 	const char *path = getenv("KVCACHE_TEST_DEVICE");
@@ -18,11 +22,33 @@ static inline const char *device_path(void)
 	return path && *path ? path : NULL;
 }
 
-/* A test that cannot be had there ends here. */
+static inline bool device_is_broker(void)
+{
+	struct stat st;
+
+	return device_path() && !stat(device_path(), &st) &&
+	       S_ISSOCK(st.st_mode);
+}
+
+/* "local", "device" or "broker". */
+static inline const char *device_kind(void)
+{
+	return !device_path() ? "local" :
+	       device_is_broker() ? "broker" : "device";
+}
+
+static inline int device_open(struct kvc_sys **out)
+{
+	return device_is_broker() ? kvc_sys_broker_open(device_path(), out) :
+				    kvc_sys_dev_open(device_path(), out);
+}
+
+/* A test that cannot be had on either ends here. */
 #define NOT_ON_DEVICE(why)						\
 	do {								\
 		if (device_path())					\
-			SKIP(return, "not on the device: " why);	\
+			SKIP(return, "not on the %s: " why,		\
+			     device_kind());				\
 	} while (0)
 
 static inline int device_pool_op(struct kvc_sys *s, uint32_t pool, uint32_t op)
@@ -34,7 +60,7 @@ static inline int device_pool_op(struct kvc_sys *s, uint32_t pool, uint32_t op)
 	return s->ops->call(s, KVCACHE_NR_POOL_SET, &set);
 }
 
-/* Waits until no page of the pool is on its way: a worker zeroes them. */
+/* Waits until no page of the pool is on its way: they are zeroed, or truncated. */
 static inline void device_settle(struct kvc_sys *s, uint32_t pool)
 {
 	struct kvcache_query q = { .size = sizeof(q) };
@@ -97,7 +123,7 @@ static inline struct kvc_sys *device_begin(uint64_t page_size, uint64_t pages,
 	};
 	struct kvc_sys *s;
 
-	ASSERT_EQ(0, kvc_sys_dev_open(device_path(), &s));
+	ASSERT_EQ(0, device_open(&s));
 	device_sweep(s);
 	ASSERT_EQ(0, s->ops->call(s, KVCACHE_NR_POOL_SET, &pool));
 	ASSERT_EQ(0, pool.out_pool);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kit.h - a small cache in this process, or on the device that device.h speaks
- * of, and rows that follow from tokens.
+ * kit.h - a small cache in this process, or on the device or broker that device.h
+ * speaks of, and rows that follow from tokens.
  *
  * The K and V rows of a token are a digest of all tokens up to it (and of the
  * conversation's extra bytes), as a model's would be. So what a sequence must
@@ -18,7 +18,7 @@
 #define KIT_LAYERS 3
 
 struct kit {
-	struct kvc_sys *admin;	/* of the device; else NULL */
+	struct kvc_sys *admin;	/* of a device or a broker; else NULL */
 	struct kvc *ctx;
 	struct kvc_cache *c;
 	struct kvc_batch *b;

@@ -15,9 +15,11 @@ TEST_F(cmd, query)
 	POISON(q);
 	ASSERT_EQ(0, call(self, KVCACHE_NR_QUERY, &q));
 	ASSERT_EQ(KVCACHE_ABI_VERSION, q.out_abi_version);
-	ASSERT_EQ(KVCACHE_FEAT_EVENTS | (self->admin ?
-		  KVCACHE_FEAT_MMAP | KVCACHE_FEAT_ENFORCED |
-		  KVCACHE_FEAT_EXPORT : KVCACHE_FEAT_LOCAL), q.out_features);
+	ASSERT_EQ(KVCACHE_FEAT_EVENTS |
+		  (!self->admin ? KVCACHE_FEAT_LOCAL :
+		   device_is_broker() ? KVCACHE_FEAT_FDS :
+		   KVCACHE_FEAT_MMAP | KVCACHE_FEAT_ENFORCED |
+		   KVCACHE_FEAT_EXPORT), q.out_features);
 	ASSERT_EQ(1, q.out_nr_pools);
 	ASSERT_EQ(0, q.out_client);
 	ASSERT_EQ(0, q.out_tenant);
@@ -527,7 +529,8 @@ TEST_F(cmd, pools)
 	ASSERT_EQ(1, set.out_pool);
 	ASSERT_EQ(4, set.out_nr_pages);
 	/* The device maps nothing before KVCACHE_ATTACH. */
-	ASSERT_EQ(!self->admin, self->s->ops->window(self->s, 1, 1) != NULL);
+	ASSERT_EQ(!self->admin || device_is_broker(),
+		  self->s->ops->window(self->s, 1, 1) != NULL);
 	good = (struct kvcache_pool_set){
 		.size = sizeof(good), .op = KVCACHE_POOL_RESIZE,
 		.nr_pages = 8, .out_pool = 0xcccccccc,

@@ -3,6 +3,7 @@
  * test_ctx.c - opening a backend, and words for what cannot be opened.
  */
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 
@@ -84,8 +85,25 @@ TEST(what_is_not_there)
 	strcpy(sun.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	ASSERT_EQ(0, bind(fd, (struct sockaddr *)&sun, sizeof(sun)));
-	EXPECT_EQ(-EOPNOTSUPP, kvc_open(path, &opts, &ctx));
-	EXPECT_NE(NULL, strstr(msg, "no broker backend"));
+	EXPECT_EQ(-ECONNREFUSED, kvc_open(path, &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "nobody listens"));
+	EXPECT_NE(NULL, strstr(msg, "start kvcache-broker"));
+	close(fd);
+	unlink(path);
+	/* A socket of something else. */
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	ASSERT_EQ(0, bind(fd, (struct sockaddr *)&sun, sizeof(sun)));
+	ASSERT_EQ(0, listen(fd, 1));
+	EXPECT_EQ(-EINVAL, kvc_open(path, &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "not a socket of kvcache-broker"));
+	if (geteuid())
+		goto out;
+	chmod(path, 0600);
+	ASSERT_EQ(0, seteuid(65534));
+	EXPECT_EQ(-EACCES, kvc_open(path, &opts, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "its group may connect"));
+	ASSERT_EQ(0, seteuid(0));
+out:
 	close(fd);
 	unlink(path);
 }

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT
+/*
+ * broker_conn.c - requests to a broker, from several threads, and its replies.
+ *
+ * A call that waits holds up nobody. One of those that await a reply reads the
+ * socket, for all: it acts on each message in the order in which the broker
+ * sent them, and hands the reply to whose it is. When it has its own, it leaves
+ * the socket to another one.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker_conn.h"
+
+/*
+ * Calls that wait at the broker at most: a broker reads no more than
+ * KVCB_INFLIGHT requests, and one of them may be what the others wait for.
+ */
+#define WAITING_MAX	(KVCB_INFLIGHT / 2)
+
+static void list_del(struct kvc_bcall **list, struct kvc_bcall *c)
+{
+	while (*list && *list != c)
+		list = &(*list)->next;
+	if (*list)
+		*list = c->next;
+}
+
+/* ---- replies ------------------------------------------------------------ */
+
+/* The broker is gone: everybody hears of it. */
+static void hang_up(struct kvc_bconn *s)
+{
+	struct kvc_bcall *c;
+
+	s->gone = true;
+	shutdown(s->fd, SHUT_RDWR);
+	for (c = s->calls; c; c = c->next) {
+		if (!c->done)
+			c->rc = -ENOTCONN;
+		c->done = true;
+		sem_post(&c->wake);
+	}
+	for (c = s->parked; c; c = c->next)
+		sem_post(&c->wake);
+}
+
+/*
+ * What a command that succeeded means for references, in the order of replies:
+ * a page that one thread gives up another one may have found again.
+ */
+static void account(struct kvc_bconn *s, const struct kvc_bcall *c)
+{
+	const struct kvcache_publish_page *e;
+	const struct kvcache_alloc *a = &c->reply.alloc;
+	const struct kvcache_publish *p = &c->reply.publish;
+	const struct kvcache_lookup *l = &c->reply.lookup;
+	const struct kvcache_advise *v = &c->reply.advise;
+	const struct kvcache_pool_set *ps = c->arg;
+	const struct kvcache_free *f = c->arg;
+	struct kvc_bpages *b = &s->pages;
+	uint32_t i;
+
+	switch (c->nr) {
+	case KVCACHE_NR_ALLOC:
+		for (i = 0; !(a->flags & KVCACHE_ALLOC_CHECK) && i < a->nr &&
+		     i < KVCACHE_MAX_PAGES; i++)
+			kvc_bpages_get(b, a->pool, a->out_pages[i]);
+		break;
+	case KVCACHE_NR_FREE:
+		for (i = 0; i < f->nr && i < KVCACHE_MAX_PAGES; i++)
+			kvc_bpages_put(b, f->pool, f->pages[i]);
+		break;
+	case KVCACHE_NR_PUBLISH:
+		for (i = 0; i < p->nr && i < KVCACHE_MAX_PUBLISH; i++) {
+			e = &p->pages[i];
+			if (e->out_handle == e->handle)
+				continue;
+			kvc_bpages_drop(b, p->pool, e->handle);
+			kvc_bpages_get(b, p->pool, e->out_handle);
+		}
+		break;
+	case KVCACHE_NR_LOOKUP:
+		for (i = 0; !(l->flags & KVCACHE_LOOKUP_PEEK) &&
+		     i < l->out_nr_pages && i < KVCACHE_MAX_KEYS; i++)
+			kvc_bpages_get(b, l->pool, l->out_found[i].handle);
+		break;
+	case KVCACHE_NR_ADVISE:
+		for (i = 0; i < v->nr && i < KVCACHE_MAX_PAGES; i++)
+			if (v->out_state[i] == KVCACHE_ADVISE_TAKEN)
+				kvc_bpages_drop(b, v->pool, v->pages[i]);
+		break;
+	case KVCACHE_NR_POOL_SET:
+		if (ps->op == KVCACHE_POOL_REMOVE &&
+		    ps->pool < KVCACHE_MAX_POOLS)
+			kvc_bpages_unreserve(b, ps->pool);
+		break;
+	}
+}
+
+static void pages_came(struct kvc_bconn *s, struct kvc_bcall *c, size_t len)
+{
+	const struct kvcb_pages *p = &s->in.pages;
+	const size_t at = offsetof(struct kvcb_pages, pages);
+	uint32_t i;
+	int err;
+
+	for (i = 0; c && len >= at && i < p->nr && i < KVCB_FDS_MAX &&
+	     at + (i + 1) * sizeof(p->pages[0]) <= len; i++) {
+		/* Those that this process has no room for are missing. */
+		err = -EMFILE;
+		if (i < s->nr_fds)
+			err = kvc_bpages_map(&s->pages, &p->pages[i],
+					     s->fds[i], c->must);
+		else
+			kvc_bpages_missed(&s->pages, p->pages[i].pool,
+					  p->pages[i].handle);
+		if (err)
+			c->map_err = err;
+	}
+}
+
+/* One message of @n bytes; -EPROTO: the broker is none. */
+static int dispatch(struct kvc_bconn *s, size_t n)
+{
+	struct kvcb_head *h = &s->in.head;
+	struct kvc_bcall *c;
+	size_t len;
+
+	if (n < sizeof(*h) || h->magic != KVCB_MAGIC || h->rc > 0)
+		return -EPROTO;
+	len = n - sizeof(*h);
+	for (c = s->calls; c; c = c->next)
+		if (c->cookie == h->cookie && !c->done)
+			break;
+	if (h->nr == KVCB_NR_PAGES) {
+		pages_came(s, c, len);
+		return 0;
+	}
+	if (!c || c->nr != h->nr)
+		return -EPROTO;
+	memcpy(&c->reply, s->in.bytes, len);
+	memset(c->reply.bytes + len, 0, sizeof(c->reply) - len);
+	c->len = len;
+	c->rc = h->rc;
+	if (!c->rc)
+		account(s, c);
+	c->done = true;
+	sem_post(&c->wake);
+	return 0;
+}
+
+/* Bytes of the next message, its descriptors in @fds; 0 the end, or -errno. */
+static ssize_t receive(struct kvc_bconn *s)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(KVCB_FDS_MAX * sizeof(int))];
+	} control;
+	struct iovec iov = { &s->in, sizeof(s->in) };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	s->nr_fds = 0;
+	n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -errno;
+	for (cm = CMSG_FIRSTHDR(&m); cm; cm = CMSG_NXTHDR(&m, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		s->nr_fds = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(s->fds, CMSG_DATA(cm), s->nr_fds * sizeof(int));
+	}
+	return m.msg_flags & MSG_TRUNC ? -EPROTO : n;
+}
+
+/* Lock held, and released meanwhile. -EINTR, or 0. */
+static int read_socket(struct kvc_bconn *s)
+{
+	ssize_t n;
+
+	s->reading = true;
+	pthread_mutex_unlock(&s->lock);
+	n = receive(s);
+	pthread_mutex_lock(&s->lock);
+	s->reading = false;
+	if (n == -EINTR)
+		return n;
+	if (n <= 0 || dispatch(s, n))
+		hang_up(s);
+	for (unsigned int i = 0; i < s->nr_fds; i++)
+		close(s->fds[i]);
+	return 0;
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+static int transmit(struct kvc_bconn *s, uint32_t nr, uint32_t cookie,
+		    const void *arg, size_t len)
+{
+	struct kvcb_head h = {
+		.magic = KVCB_MAGIC, .nr = nr, .cookie = cookie,
+	};
+	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)arg, len } };
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	if (sendmsg(s->fd, &m, MSG_NOSIGNAL) >= 0)
+		return 0;
+	switch (errno) {
+	case EPIPE:
+	case ECONNRESET:
+	case ENOTCONN:
+		return -ENOTCONN;
+	}
+	return -errno;
+}
+
+/* Until it is woken, 0; -EINTR; -ETIMEDOUT. Lock held, and released meanwhile. */
+static int snooze(struct kvc_bconn *s, struct kvc_bcall *c, uint64_t deadline_ns)
+{
+	const struct timespec ts = {
+		.tv_sec = deadline_ns / 1000000000,
+		.tv_nsec = deadline_ns % 1000000000,
+	};
+	int rc;
+
+	pthread_mutex_unlock(&s->lock);
+	rc = deadline_ns == KVCACHE_TIME_NEVER ?
+	     sem_wait(&c->wake) :
+	     sem_clockwait(&c->wake, CLOCK_MONOTONIC, &ts);
+	rc = rc ? -errno : 0;
+	pthread_mutex_lock(&s->lock);
+	return rc;
+}
+
+/* A call that may wait asks to be sent; in order. */
+static int admit(struct kvc_bconn *s, struct kvc_bcall *c, uint64_t deadline_ns)
+{
+	struct kvc_bcall **end = &s->parked;
+	int rc = 0;
+
+	if (s->waiting < WAITING_MAX) {
+		s->waiting++;
+		return 0;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = c;
+	while (!c->admitted && !s->gone && !rc)
+		rc = snooze(s, c, deadline_ns);
+	if (c->admitted)
+		return 0;
+	list_del(&s->parked, c);
+	return s->gone ? -ENOTCONN : rc;
+}
+
+/* It waits no more: the next one in line may. */
+static void retire(struct kvc_bconn *s)
+{
+	struct kvc_bcall *c = s->parked;
+
+	if (!c) {
+		s->waiting--;
+		return;
+	}
+	s->parked = c->next;
+	c->next = NULL;
+	c->admitted = true;
+	sem_post(&c->wake);
+}
+
+/*
+ * A signal ends a wait, if it is not over: the reply says which. Commands that
+ * do not wait are let finish, as they could not be undone.
+ */
+static void await(struct kvc_bconn *s, struct kvc_bcall *c, bool waits)
+{
+	struct kvcb_cancel cancel = {
+		.size = sizeof(cancel), .cookie = c->cookie,
+	};
+	int rc;
+
+	while (!c->done) {
+		rc = s->reading ? snooze(s, c, KVCACHE_TIME_NEVER) :
+				  read_socket(s);
+		if (rc != -EINTR || !waits || c->done)
+			continue;
+		waits = false;
+		pthread_mutex_unlock(&s->lock);
+		while (transmit(s, KVCB_NR_CANCEL, c->cookie, &cancel,
+				sizeof(cancel)) == -EINTR)
+			;
+		pthread_mutex_lock(&s->lock);
+	}
+}
+
+int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
+		   const void *arg, size_t len, uint64_t deadline_ns)
+{
+	struct kvc_bcall *other;
+	int rc = 0;
+
+	memset(c, 0, offsetof(struct kvc_bcall, reply));
+	c->nr = nr;
+	c->arg = arg;
+	c->must = nr == KVCACHE_NR_PUBLISH;
+	sem_init(&c->wake, 0, 0);
+	pthread_mutex_lock(&s->lock);
+	if (s->gone)
+		rc = -ENOTCONN;
+	else if (deadline_ns)
+		rc = admit(s, c, deadline_ns);
+	if (rc)
+		goto out;
+	c->cookie = ++s->cookie;
+	c->next = s->calls;
+	s->calls = c;
+	pthread_mutex_unlock(&s->lock);
+	rc = transmit(s, nr, c->cookie, arg, len);
+	pthread_mutex_lock(&s->lock);
+	if (!rc) {
+		await(s, c, deadline_ns);
+		rc = c->rc;
+	}
+	list_del(&s->calls, c);
+	if (deadline_ns)
+		retire(s);
+	/* One of those who are left reads on. */
+	for (other = s->calls; other && other->done; other = other->next)
+		;
+	if (other && !s->reading)
+		sem_post(&other->wake);
+out:
+	pthread_mutex_unlock(&s->lock);
+	sem_destroy(&c->wake);
+	return rc;
+}
+
+int kvc_bconn_do(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
+		 const void *arg, size_t len)
+{
+	int rc;
+
+	do {
+		rc = kvc_bconn_call(s, c, nr, arg, len, 0);
+	} while (rc == -EINTR);
+	return rc;
+}
+
+void kvc_bconn_hang_up(struct kvc_bconn *s)
+{
+	pthread_mutex_lock(&s->lock);
+	hang_up(s);
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sys_broker.c - the backend behind a broker's socket: commands are messages,
+ * pages are descriptors that come with them (<kvcache/broker.h>).
+ *
+ * Whatever pages a call returns are mapped when it does. Where this process's
+ * own limits keep one from being so, the call fails, and nothing is held.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "broker_conn.h"
+#include "cmd.h"
+
+#define LOOKUP_TRIES	4
+
+static struct kvc_bconn *to_broker(struct kvc_sys *s)
+{
+	return (struct kvc_bconn *)s;
+}
+
+/* The errno is that of a mapping: what would help. */
+static int unmappable(struct kvc_bconn *s, int err)
+{
+	const char *hint = NULL;
+
+	if (err == -ENOMEM)
+		hint = "each page is a mapping of this process, and there are too many: raise vm.max_map_count (sysctl), or take larger pages";
+	if (err == -EMFILE)
+		hint = "pages come as descriptors, and this process may have no more: raise its limit (ulimit -n)";
+	__atomic_store_n(&s->sys.hint, hint, __ATOMIC_RELAXED);
+	return err;
+}
+
+/* References that nobody is to have. One by one: some may have been revoked. */
+static void give_back(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t pool,
+		      const uint64_t *pages, uint32_t nr)
+{
+	struct kvcache_free f = { .size = sizeof(f), .pool = pool, .nr = 1 };
+	int rc;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		f.pages[0] = pages[i];
+		rc = kvc_bconn_do(s, c, KVCACHE_NR_FREE, &f, sizeof(f));
+		if (!rc || rc == -ENOTCONN)
+			continue;
+		pthread_mutex_lock(&s->lock);
+		kvc_bpages_drop(&s->pages, pool, pages[i]);
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+/* Map what of @pages is not: by one command, or @each by one of its own. */
+static int fetch(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t pool,
+		 const uint64_t *pages, uint32_t nr, bool each)
+{
+	struct kvcb_map m = { .size = sizeof(m), .pool = pool };
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < nr; i++) {
+		pthread_mutex_lock(&s->lock);
+		if (!kvc_bpages_mapped(&s->pages, pool, pages[i]))
+			m.pages[m.nr++] = pages[i];
+		pthread_mutex_unlock(&s->lock);
+		if (!m.nr || (!each && i + 1 < nr))
+			continue;
+		rc = kvc_bconn_do(s, c, KVCB_NR_MAP, &m, sizeof(m));
+		if (!rc && c->map_err)
+			rc = unmappable(s, c->map_err);
+		m.nr = 0;
+	}
+	return rc;
+}
+
+/* The window, if there is such a pool. */
+static int open_window(struct kvc_bconn *s, uint32_t pool, bool again)
+{
+	struct kvcache_query q = { .size = sizeof(q) };
+	struct kvc_bcall c;
+	int rc;
+
+	if (pool >= KVCACHE_MAX_POOLS)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	rc = s->pages.w[pool].base && !again;
+	pthread_mutex_unlock(&s->lock);
+	if (rc)
+		return 0;
+	rc = kvc_bconn_do(s, &c, KVCACHE_NR_QUERY, &q, sizeof(q));
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < c.reply.query.out_nr_pools &&
+	     i < KVCACHE_MAX_POOLS; i++)
+		if (c.reply.query.out_pools[i].id == pool)
+			rc = kvc_bpages_reserve(&s->pages,
+						&c.reply.query.out_pools[i]);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static int do_alloc(struct kvc_bconn *s, struct kvc_bcall *c,
+		    const struct kvcache_alloc *a, size_t len)
+{
+	uint64_t pages[KVCACHE_MAX_PAGES];
+	uint64_t deadline = len >= offsetof(struct kvcache_alloc, out_missing) ?
+			    a->deadline_ns : 0;
+	int rc, err;
+
+	rc = kvc_bconn_call(s, c, KVCACHE_NR_ALLOC, a, len, deadline);
+	err = c->map_err;
+	if (rc || !err)
+		return rc;
+	memcpy(pages, c->reply.alloc.out_pages, sizeof(pages));
+	give_back(s, c, a->pool, pages, a->nr);
+	return unmappable(s, err);
+}
+
+/*
+ * What is published stays so, and its writer must be able to read it. There is
+ * room for the mappings; there may be none for descriptors, but for the one
+ * that was kept.
+ */
+static int do_publish(struct kvc_bconn *s, struct kvc_bcall *c,
+		      const struct kvcache_publish *p, size_t len)
+{
+	uint64_t pages[KVCACHE_MAX_PUBLISH];
+	int rc = kvc_bconn_call(s, c, KVCACHE_NR_PUBLISH, p, len, 0);
+	struct kvc_bcall more;
+
+	if (rc || !c->map_err)
+		return rc;
+	for (uint32_t i = 0; i < p->nr; i++)
+		pages[i] = c->reply.publish.pages[i].out_handle;
+	close(s->spare);
+	rc = fetch(s, &more, p->pool, pages, p->nr, true);
+	s->spare = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+	if (!rc)
+		return 0;
+	kvc_bconn_hang_up(s);
+	return -ENOTCONN;
+}
+
+/*
+ * Pages that were found are mapped before the caller hears of them. One that
+ * was revoked meanwhile is found no more: look again.
+ */
+static int do_lookup(struct kvc_bconn *s, struct kvc_bcall *c,
+		     const struct kvcache_lookup *l, size_t len)
+{
+	struct kvcache_lookup *out = &c->reply.lookup;
+	uint64_t pages[KVCACHE_MAX_KEYS];
+	uint32_t nr, i;
+	struct kvc_bcall more;
+	int rc;
+
+	for (int tries = 0; tries < LOOKUP_TRIES; tries++) {
+		rc = kvc_bconn_call(s, c, KVCACHE_NR_LOOKUP, l, len, 0);
+		if (rc || l->flags & KVCACHE_LOOKUP_PEEK)
+			return rc;
+		nr = out->out_nr_pages;
+		for (i = 0; i < nr && i < KVCACHE_MAX_KEYS; i++)
+			pages[i] = out->out_found[i].handle;
+		rc = fetch(s, &more, l->pool, pages, nr, false);
+		if (!rc)
+			return 0;
+		give_back(s, &more, l->pool, pages, nr);
+		if (rc != -ESTALE && rc != -EPERM)
+			return rc;
+	}
+	/* They go as fast as they are found: there are none. */
+	out->out_nr_pages = 0;
+	out->out_nr_keys = 0;
+	memset(out->out_found, 0, sizeof(out->out_found));
+	return 0;
+}
+
+static int broker_call(struct kvc_sys *sys, unsigned int nr, void *arg)
+{
+	struct kvc_bconn *s = to_broker(sys);
+	const struct kvcache_free *pages = arg;
+	struct kvc_bcall c;
+	uint32_t len;
+	int rc = 0;
+
+	/* As the broker says too; but its replies would be the parent's. */
+	if (getpid() != s->pid)
+		return -EPERM;
+	/* What else there is to be sent is between broker and library. */
+	if (!kvl_cmd_frame_size(nr))
+		return -ENOTTY;
+	memcpy(&len, arg, sizeof(len));
+	if (len > sizeof(c.reply))
+		return -E2BIG;
+	if (len < sizeof(len))
+		len = sizeof(len);
+	__atomic_store_n(&s->sys.hint, NULL, __ATOMIC_RELAXED);
+	/* Pages that come must have a place to go to. */
+	if ((nr == KVCACHE_NR_ALLOC || nr == KVCACHE_NR_PUBLISH ||
+	     nr == KVCACHE_NR_LOOKUP) &&
+	    len >= offsetof(struct kvcache_free, nr))
+		rc = open_window(s, pages->pool, false);
+	if (rc)
+		return rc;
+	c.len = 0;
+	switch (nr) {
+	case KVCACHE_NR_ALLOC:
+		rc = do_alloc(s, &c, arg, len);
+		break;
+	case KVCACHE_NR_PUBLISH:
+		rc = do_publish(s, &c, arg, len);
+		break;
+	case KVCACHE_NR_LOOKUP:
+		rc = do_lookup(s, &c, arg, len);
+		break;
+	default:
+		rc = kvc_bconn_call(s, &c, nr, arg, len, 0);
+		break;
+	}
+	if (!rc || rc == c.rc)
+		memcpy(arg, &c.reply, c.len < len ? c.len : len);
+	return rc;
+}
+
+static int broker_events(struct kvc_sys *sys, struct kvcache_event *ev,
+			 unsigned int n, uint64_t deadline_ns)
+{
+	struct kvc_bconn *s = to_broker(sys);
+	struct kvcb_events e = {
+		.size = sizeof(e),
+		.max = n < KVCB_MAX_EVENTS ? n : KVCB_MAX_EVENTS,
+		.deadline_ns = deadline_ns,
+	};
+	struct kvc_bcall c;
+	int rc;
+
+	if (getpid() != s->pid)
+		return -EPERM;
+	rc = kvc_bconn_call(s, &c, KVCB_NR_EVENTS, &e, sizeof(e), deadline_ns);
+	if (rc == -ETIMEDOUT)
+		return 0;
+	if (rc)
+		return rc;
+	if (c.reply.events.out_nr > e.max)
+		return -EPROTO;
+	memcpy(ev, c.reply.events.out_events,
+	       c.reply.events.out_nr * sizeof(*ev));
+	return c.reply.events.out_nr;
+}
+
+static void *broker_window(struct kvc_sys *sys, uint32_t pool, int writable)
+{
+	struct kvc_bconn *s = to_broker(sys);
+
+	void *base = NULL;
+
+	if (getpid() != s->pid || pool >= KVCACHE_MAX_POOLS ||
+	    open_window(s, pool, true))
+		return NULL;
+	pthread_mutex_lock(&s->lock);
+	base = s->pages.w[pool].base;
+	pthread_mutex_unlock(&s->lock);
+	return base;
+}
+
+static void broker_close(struct kvc_sys *sys)
+{
+	struct kvc_bconn *s = to_broker(sys);
+
+	kvc_bpages_close(&s->pages, getpid() == s->pid);
+	close(s->fd);
+	if (s->spare >= 0)
+		close(s->spare);
+	free(s);
+}
+
+static const struct kvc_sys_ops broker_ops = {
+	.name = "broker",
+	.call = broker_call,
+	.events = broker_events,
+	.window = broker_window,
+	.close = broker_close,
+};
+
+int kvc_sys_broker_open(const char *path, struct kvc_sys **out)
+{
+	struct kvcache_query q = { .size = sizeof(q) };
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct kvc_bconn *s;
+	int err;
+
+	if (strlen(path) >= sizeof(sun.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(sun.sun_path, path);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->sys.ops = &broker_ops;
+	s->pid = getpid();
+	s->spare = -1;
+	pthread_mutex_init(&s->lock, NULL);
+	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (s->fd < 0 ||
+	    connect(s->fd, (struct sockaddr *)&sun, sizeof(sun))) {
+		err = -errno;
+		goto fail;
+	}
+	s->spare = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+	do {
+		err = broker_call(&s->sys, KVCACHE_NR_QUERY, &q);
+	} while (err == -EINTR);
+	if (!err && q.out_abi_version != KVCACHE_ABI_VERSION)
+		err = -EPROTO;
+	if (err)
+		goto fail;
+	*out = &s->sys;
+	return 0;
+
+fail:
+	broker_close(&s->sys);
+	return err;
+}

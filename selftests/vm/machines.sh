@@ -72,9 +72,11 @@ debug)
 		run -n stress -t 1800 -T 900 -e "KILLS=${KILLS:-300}" \
 			-e "SEED=${SEED:-}" \
 			-e "FUZZ_SECONDS=${FUZZ_SECONDS:-${fuzz:-60}}" \
+			-f "$build/kunit-$kernel/kvcache_kunit.ko" \
 			"$build/linux/$kernel" "$tests/stress_fail_nth" \
 			"$tests/stress_fuzz" "$tests/stress_kill" \
-			"$tests/stress_race" "$tests/stress_threads"
+			"$tests/stress_race" "$tests/stress_threads" \
+			"$tree/selftests/vm/kunit/ledger.sh"
 	done
 	;;
 *)

@@ -24,7 +24,9 @@ modules:
 			"or apt-get install linux-headers-$$(uname -r)" >&2; \
 		exit 1; }
 	$(Q)mkdir -p $(KMOD) && find $(KMOD) -type l -delete && \
-		cp -rs $(abspath $(KSRC))/. $(KMOD)/
+		for d in $(abspath $(KSRC)); do \
+			cp -rsf $$d/. $(KMOD)/ || exit; \
+		done
 	$(Q)$(MAKE) -C $(KDIR) M=$(abspath $(KMOD)) O= \
 		$(if $(V),,-s) $(if $(WERROR),W=1 KCFLAGS=-Werror) modules
 
@@ -80,13 +82,17 @@ check-vm-stress:
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=stress run-machines
 
+# The ledger once more, with a suite of KUnit.
+kunit = KSRC='kmod selftests/vm/kunit' modules
+
 # Built once, in about 19 minutes of one CPU.
 debug-kernels := debug kcsan
 $(debug-kernels:%=module-%): module-%:
 	$(Q)dir=$$(selftests/vm/debug-kernel.sh $*) && \
 		mkdir -p $(O)/linux && ln -sfn $$dir $(O)/linux/$* && \
 		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules && \
-		$(MAKE) KDIR=$$dir/build KMOD=$(O)/importer-$* $(importer)
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/importer-$* $(importer) && \
+		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kunit-$* $(kunit)
 
 check-kernel-debug:
 	$(Q)tools/setup/packages.sh check

@@ -50,6 +50,24 @@ void kvcache_fs_exit(void)
 
 /* ---- open and close ------------------------------------------------------ */
 
+/*
+ * What may have mappings. Not every open: those are bounded by what their
+ * opener may have open only, and each page that is unmapped walks the list.
+ */
+static void link_client(struct kvcache_client *c)
+{
+	down_write(&kvcache.clients_sem);
+	list_add_tail(&c->link, &kvcache.clients);
+	up_write(&kvcache.clients_sem);
+}
+
+static void unlink_client(struct kvcache_client *c)
+{
+	down_write(&kvcache.clients_sem);
+	list_del_init(&c->link);
+	up_write(&kvcache.clients_sem);
+}
+
 int kvcache_open(struct inode *inode, struct file *file)
 {
 	struct kvcache_client *c = kzalloc(sizeof(*c), GFP_KERNEL_ACCOUNT);
@@ -71,9 +89,7 @@ int kvcache_open(struct inode *inode, struct file *file)
 			  KVCACHE_FEAT_EXPORT | KVCACHE_FEAT_EVENTS;
 	c->cmd.headroom = 4;
 	c->cmd.min_page_size = KVCACHE_PAGE_SIZE_MIN;
-	down_write(&kvcache.clients_sem);
-	list_add_tail(&c->link, &kvcache.clients);
-	up_write(&kvcache.clients_sem);
+	INIT_LIST_HEAD(&c->link);
 	file->private_data = c;
 	file->f_mapping = c->inode->i_mapping;
 	return 0;
@@ -126,9 +142,7 @@ int kvcache_release(struct inode *inode, struct file *file)
 	end_client(c);
 	if (c->mm)
 		mmu_notifier_unregister(&c->mn, c->mm);
-	down_write(&kvcache.clients_sem);
-	list_del(&c->link);
-	up_write(&kvcache.clients_sem);
+	unlink_client(c);
 	k = c->cmd.client;
 	if (k) {
 		kvcache_lock();
@@ -184,12 +198,15 @@ int kvcache_client_attach(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	c->mn.ops = &owner_ops;
 	err = mmu_notifier_register(&c->mn, current->mm);
 	if (!err) {
+		link_client(c);
 		kvcache_lock();
 		err = attach_locked(c, f);
 		kvcache_unlock();
 		/* Nothing is attached: nothing ends. */
-		if (err)
+		if (err) {
+			unlink_client(c);
 			mmu_notifier_unregister(&c->mn, current->mm);
+		}
 	}
 	mutex_unlock(&c->attach);
 	return err;

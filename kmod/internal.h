@@ -70,7 +70,7 @@ struct kvcache_pool {
  * struct kvcache_client - one open of the device
  * @cmd: the ledger's side; @cmd.client is set by KVCACHE_ATTACH, for good
  * @inode: what its mappings are mappings of
- * @link: in kvcache_device.clients
+ * @link: in kvcache_device.clients, once attached
  * @attach: one KVCACHE_ATTACH at a time
  * @mm: the owner's memory, once attached; compared, never used
  * @mn: tells when @mm ends; holds @mm's struct
@@ -100,7 +100,7 @@ struct kvcache_wait {
  * struct kvcache_device - the one device
  * @admin: one change of pools or tenants at a time, with their sysfs folders
  * @clients_sem: protects @clients
- * @clients: all opens
+ * @clients: opens that are attached
  * @lock: the ledger's: @ledger, @pools, and what is in a pool but @folio of
  *        pages that somebody holds
  * @ledger: the ledger

@@ -29,6 +29,8 @@ struct kvl *kvl_create(const struct kvl_config *cfg)
 		return NULL;
 	l->max_tenants = cfg->max_tenants;
 	l->max_clients = cfg->max_clients;
+	l->tenant_clients = cfg->tenant_clients ? cfg->tenant_clients :
+			    U32_MAX;
 	l->nr_events = cfg->nr_events;
 	INIT_LIST_HEAD(&l->tenants);
 	INIT_LIST_HEAD(&l->done);
@@ -526,6 +528,8 @@ int kvl_client_attach(struct kvl *l, struct kvl_client *c, u32 tenant)
 
 	if (!t)
 		return -ENOENT;
+	if (t->clients >= l->tenant_clients)
+		return -EDQUOT;
 	for (k = 0; k < l->max_clients; k++) {
 		id = (l->last_client + k) % l->max_clients + 1;
 		if (!l->client[id])

@@ -154,12 +154,14 @@ static inline u32 kvl_generation(u64 handle)
  * @max_clients: highest client number
  * @nr_events: events kept for each tenant, a power of two
  * @seed: random bits for the hash tables, kept secret
+ * @tenant_clients: clients of one tenant at most; 0: no bound but @max_clients
  */
 struct kvl_config {
 	u32 max_tenants;
 	u32 max_clients;
 	u32 nr_events;
 	u64 seed;
+	u32 tenant_clients;
 };
 
 /* No lock. NULL without memory or with a bad @cfg. */
@@ -351,7 +353,7 @@ int kvl_tenant_info(const struct kvl *l, u32 pool, u32 start,
 struct kvl_client *kvl_client_alloc(const struct kvl *l);
 /* No lock. One that never attached, or was detached. */
 void kvl_client_free(struct kvl_client *c);
-/* -ENOENT no such tenant, -ENOSPC too many. */
+/* -ENOENT no such tenant, -EDQUOT too many of it, -ENOSPC of all. */
 int kvl_client_attach(struct kvl *l, struct kvl_client *c, u32 tenant);
 u32 kvl_client_id(const struct kvl_client *c);
 /* Whatever the caller wants to find again by the client's number. */

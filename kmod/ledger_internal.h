@@ -412,6 +412,7 @@ struct kvl {
 	u32 nr_spare;
 	u32 max_tenants;
 	u32 max_clients;
+	u32 tenant_clients;
 	u32 nr_events;
 	u32 nr_revoke;			/* accounts with a revoke_at */
 	bool revoked;			/* a page was, see kvl_revoked() */

@@ -15,6 +15,7 @@
 
 #define MAX_TENANTS	4096
 #define MAX_CLIENTS	65536
+#define TENANT_CLIENTS	4096
 #define NR_EVENTS	256
 #define TICK_BUDGET	256
 
@@ -125,6 +126,7 @@ static int __init make_ledger(void)
 	struct kvl_config cfg = {
 		.max_tenants = MAX_TENANTS,
 		.max_clients = MAX_CLIENTS,
+		.tenant_clients = TENANT_CLIENTS,
 		.nr_events = NR_EVENTS,
 		.seed = get_random_u64(),
 	};

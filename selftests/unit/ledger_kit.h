@@ -40,7 +40,8 @@ FIXTURE(ledger) {
 FIXTURE_SETUP(ledger)
 {
 	struct kvl_config cfg = {
-		.max_tenants = 24, .max_clients = 24, .nr_events = 8, .seed = 7,
+		.max_tenants = 24, .max_clients = 24, .tenant_clients = 12,
+		.nr_events = 8, .seed = 7,
 	};
 
 	self->l = kvl_create(&cfg);

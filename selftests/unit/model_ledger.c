@@ -49,6 +49,7 @@ static bool set_up(struct model *m, const struct model_config *cfg)
 	const struct kvl_config k = {
 		.max_tenants = 1 + cfg->tenants % (ORC_TENANTS - 1),
 		.max_clients = 1 + cfg->clients % (ORC_CLIENTS - 1),
+		.tenant_clients = cfg->clients / (ORC_CLIENTS - 1) % ORC_CLIENTS,
 		.nr_events = 1U << cfg->events % 8,
 		.seed = cfg->spread,
 	};

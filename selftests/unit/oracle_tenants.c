@@ -548,12 +548,16 @@ int orc_tenant_remove(struct oracle *o, u32 tenant, u64 *pages, u64 now)
 
 int orc_client_attach(struct oracle *o, u32 number, u32 tenant)
 {
-	u32 used = 0;
+	u32 used = 0, of_tenant = 0;
 
 	if (tenant >= ORC_TENANTS || !o->tenant[tenant].used)
 		return -ENOENT;
-	for (u32 c = 1; c < ORC_CLIENTS; c++)
+	for (u32 c = 1; c < ORC_CLIENTS; c++) {
 		used += o->client[c].used;
+		of_tenant += o->client[c].used && o->client[c].tenant == tenant;
+	}
+	if (o->cfg.tenant_clients && of_tenant >= o->cfg.tenant_clients)
+		return -EDQUOT;
 	if (used == o->cfg.max_clients)
 		return -ENOSPC;
 	if (!number || number > o->cfg.max_clients || o->client[number].used)

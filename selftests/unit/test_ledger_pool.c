@@ -21,7 +21,9 @@ static int try_pool(SELF, struct kvl_pool_config cfg)
 
 TEST_F(ledger, a_ledger_refuses_bad_sizes)
 {
-	struct kvl_config cfg = { 1, 1, 1, 0 };
+	struct kvl_config cfg = {
+		.max_tenants = 1, .max_clients = 1, .nr_events = 1,
+	};
 
 	cfg.max_tenants = 0;
 	ASSERT_TRUE(kvl_create(&cfg) == NULL);

@@ -241,18 +241,28 @@ TEST_F(ledger, who_may_attach)
 	ASSERT_EQ(1, info_of(self, 1).clients);
 }
 
+/* A tenant that took its share keeps nobody else out. */
 TEST_F(ledger, clients_run_out)
 {
-	struct kvl_client *c;
+	struct kvl_client *c, *last = NULL;
 	u32 k;
 
 	direct_pool(self, 8);
 	add_tenant(self, "a");
-	for (k = 0; k < 24; k++)
-		add_client(self, 1);
+	add_tenant(self, "b");
+	add_tenant(self, "c");
 	c = kvl_client_alloc(self->l);
-	DO(-ENOSPC, kvl_client_attach(self->l, c, 1));
-	kvl_client_free(c);
+	for (k = 0; k < 12; k++)
+		last = add_client(self, 1);
+	DO(-EDQUOT, kvl_client_attach(self->l, c, 1));
+	ASSERT_EQ(12, info_of(self, 1).clients);
+	for (k = 0; k < 12; k++)
+		add_client(self, 2);
+	DO(-EDQUOT, kvl_client_attach(self->l, c, 2));
+	DO(-ENOSPC, kvl_client_attach(self->l, c, 3));
+	die(self, last);
+	DO(0, kvl_client_attach(self->l, c, 1));
+	DO(-EBUSY, kvl_client_detach(self->l, c));
 }
 
 TEST_F(ledger, client_info)

@@ -231,7 +231,9 @@ struct kvcache_query {
  * holds the descriptor.
  *
  * Errors: EALREADY attached before; ENOENT no such tenant; EPERM not a member
- * of it (the tenant's uid, gid and mode decide); ENOSPC too many clients.
+ * of it (the tenant's uid, gid and mode decide); EDQUOT the tenant has as many
+ * clients as one may have (4,096 on the device), so that none can keep others
+ * out; ENOSPC too many clients of all tenants.
  */
 struct kvcache_attach {
 	__u32 size;

@@ -9,7 +9,7 @@
 
 #include "cmd.h"
 
-/* Pages that one hold of the lock gives up at most. */
+/* Pages that one hold of the lock gives up, or looks at, at most. */
 #define KVL_CMD_BUDGET	4096
 
 /* Is there a NUL in it? */

@@ -95,17 +95,20 @@ int kvl_cmd_client_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 int kvl_cmd_page_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 {
 	struct kvcache_page_get *a = &f->arg.page_get;
-	u32 only = visible(x, f), i = a->start;
+	u32 only = visible(x, f), i = a->start, last;
 	struct kvcache_page_info info;
 	struct kvcache_pool_info pool;
 
 	if (kvl_pool_info(x->ledger, a->pool, &pool))
 		return -ENOENT;
+	/* Pages that are passed over cost no less than those that are told. */
+	last = min_t(u64, pool.nr_pages, (u64)i + KVL_CMD_BUDGET - 1);
 	memset(a->out_info, 0, sizeof(a->out_info));
 	a->out_seq = kvl_seq(x->ledger);
 	a->out_nr = 0;
 	a->out_next = 0;
-	while (!kvl_page_info(x->ledger, a->pool, only, i, now, &info)) {
+	while (!kvl_page_search(x->ledger, a->pool, only, i, last, now,
+				&info)) {
 		if (a->out_nr == KVCACHE_GET_PAGES) {
 			a->out_next = kvl_index(info.handle);
 			break;
@@ -115,6 +118,8 @@ int kvl_cmd_page_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 			x->ops->page_info(x, &info);
 		a->out_info[a->out_nr++] = info;
 	}
+	if (!a->out_next && last < pool.nr_pages)
+		a->out_next = last + 1;
 	f->reply = true;
 	return 0;
 }

@@ -465,8 +465,8 @@ int kvl_pool_info(const struct kvl *l, u32 pool, struct kvcache_pool_info *out)
 	return 0;
 }
 
-int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
-		  struct kvcache_page_info *out)
+int kvl_page_search(const struct kvl *l, u32 pool, u32 tenant, u32 start,
+		    u32 last, u64 now, struct kvcache_page_info *out)
 {
 	const struct kvl_pool *p = kvl_pool_get(l, pool);
 	const struct kvl_page *pg;
@@ -474,7 +474,8 @@ int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 
 	if (!p)
 		return -ENOENT;
-	for (i = max_t(u32, start, 1); i <= p->nr_pages; i++) {
+	last = min_t(u32, last, p->nr_pages);
+	for (i = max_t(u32, start, 1); i <= last; i++) {
 		pg = &p->page[i];
 		if (pg->state == KVCACHE_PAGE_FREE ||
 		    (tenant && pg->tenant != tenant))
@@ -499,6 +500,12 @@ int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 		return 0;
 	}
 	return -ENOENT;
+}
+
+int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
+		  struct kvcache_page_info *out)
+{
+	return kvl_page_search(l, pool, tenant, start, U32_MAX, now, out);
 }
 
 /* ---- clients ------------------------------------------------------------ */

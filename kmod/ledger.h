@@ -505,6 +505,9 @@ void kvl_unpin(struct kvl *l, u32 pool, u32 index, u64 now);
  */
 int kvl_page_info(const struct kvl *l, u32 pool, u32 tenant, u32 start, u64 now,
 		  struct kvcache_page_info *out);
+/* The same, looking at none numbered above @last. */
+int kvl_page_search(const struct kvl *l, u32 pool, u32 tenant, u32 start,
+		    u32 last, u64 now, struct kvcache_page_info *out);
 
 /* ---- work of the memory's owner ----------------------------------------- */
 

@@ -435,6 +435,63 @@ TEST_F(cmd, flush_counts)
 	ASSERT_EQ(1, ref.out_pages);
 }
 
+/* Nobody waits for a search through a large pool. */
+TEST_F(cmd, a_list_of_pages_goes_on_until_it_says_so)
+{
+	static struct kvcache_pool_set set;
+	static struct kvcache_alloc a;
+	static struct kvcache_free f;
+	static struct kvcache_page_get p;
+	const uint32_t nr = 4096 + 256;
+	uint32_t k;
+
+	if (self->admin)
+		SKIP(return, "the pool would be too large");
+	ASSERT_EQ(0, attach(self));
+	set.size = sizeof(set);
+	set.op = KVCACHE_POOL_CREATE;
+	set.page_size = page_size();
+	set.nr_pages = nr;
+	strcpy(set.name, "large");
+	ASSERT_EQ(0, call(self, KVCACHE_NR_POOL_SET, &set));
+	a.size = sizeof(a);
+	a.pool = set.out_pool;
+	a.nr = 256;
+	f.size = sizeof(f);
+	f.pool = set.out_pool;
+	f.nr = 256;
+	for (k = 0; k < nr; k += 256) {
+		ASSERT_EQ(0, call(self, KVCACHE_NR_ALLOC, &a));
+		if (!k)
+			memcpy(f.pages, a.out_pages, sizeof(f.pages));
+	}
+	/* All but the last 256, which the last call got. */
+	for (k = 0; k < nr - 256; k += 256) {
+		ASSERT_EQ(0, call(self, KVCACHE_NR_FREE, &f));
+		for (uint32_t j = 0; j < 256; j++)
+			f.pages[j] += 256;
+	}
+	POISON(p);
+	p.pool = set.out_pool;
+	p.start = 0;
+	ASSERT_EQ(0, call(self, KVCACHE_NR_PAGE_GET, &p));
+	ASSERT_EQ(0, p.out_nr);
+	ASSERT_EQ(4096, p.out_next);
+	p.start = p.out_next;
+	ASSERT_EQ(0, call(self, KVCACHE_NR_PAGE_GET, &p));
+	ASSERT_EQ(256, p.out_nr);
+	ASSERT_EQ(0, p.out_next);
+	ASSERT_EQ(4097, (uint32_t)p.out_info[0].handle);
+	p.start = 2;
+	ASSERT_EQ(0, call(self, KVCACHE_NR_PAGE_GET, &p));
+	ASSERT_EQ(1, p.out_nr);
+	ASSERT_EQ(4098, p.out_next);
+	p.start = ~0U;
+	ASSERT_EQ(0, call(self, KVCACHE_NR_PAGE_GET, &p));
+	ASSERT_EQ(0, p.out_nr);
+	ASSERT_EQ(0, p.out_next);
+}
+
 TEST_F(cmd, listings)
 {
 	static struct kvcache_tenant_get t;

@@ -871,7 +871,9 @@ struct kvcache_page_info {
  * @out_next: @start for the next call, 0 at the end
  * @out_info: the pages in use, by ascending index
  *
- * Unprivileged callers see the pages of their own tenant only.
+ * Unprivileged callers see the pages of their own tenant only. One call looks
+ * at 4,096 pages at most, so a reply may have fewer entries than there is room
+ * for, or none, and others follow all the same: go on until @out_next is 0.
  */
 struct kvcache_page_get {
 	__u32 size;

@@ -150,9 +150,20 @@ TEST(score_of_one_token)
 
 TEST(requests)
 {
+	static const char two[] = "{\"prompt\": \"a\"}\n{\"prompt\": \n";
+	static char args[256];
+
+	/* Of a file all are read before any is answered. */
+	snprintf(args, sizeof(args), "--requests %s",
+		 kit_file("two", two, strlen(two)));
+	BAD(NULL, args, "two:2: ", "one JSON object a line");
 	BAD("", "--requests -", "no request", "one JSON object a line");
-	BAD("{\"prompt\": \"a\"}\n{\"prompt\": \n", "--requests -", "-:2: ",
+	BAD("{\"prompt\": \n", "--requests -", "-:1: ",
 	    "one JSON object a line");
+	BAD("{\"prompt\": \"a\", \"keep\": 1}\n", "--requests -",
+	    "-:1: keep: ", "true or false");
+	BAD("{\"prompt\": \"a\", \"continue\": \"b\"}\n", "--requests -",
+	    "no conversation b is kept", "give keep");
 	BAD("[1]\n", "--requests -", "-:1: not an object", "one JSON object");
 	BAD("{\"prompt\": 5}\n", "--requests -", "-:1: prompt", "a string");
 	BAD("{\"prompt\": \"\"}\n", "--requests -", "-:1: the prompt is empty",

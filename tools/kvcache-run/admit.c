@@ -11,6 +11,7 @@
 
 #include "conv.h"
 #include "engine.h"
+#include "interrupt.h"
 #include "order.h"
 #include "room.h"
 #include "sched.h"
@@ -19,15 +20,8 @@
 
 /* Waiting conversations that are looked at, the oldest ones. */
 #define ADMIT_WINDOW 64
-
-static int predict(const struct sched *s, const struct conv *c, uint32_t extra,
-		   struct kvc_room *room)
-{
-	if (c->seq)
-		return kvc_predict(s->e->cache, c->seq, NULL,
-				   conv_todo(c) + extra, 0, room);
-	return kvc_predict(s->e->cache, NULL, c->ids.v, c->ids.n, extra, room);
-}
+/* Steps after which it is tried again without an occasion of our own. */
+#define RETRY_STEPS 16
 
 /*
  * Is a running conversation about to compute at least a block more of this
@@ -61,7 +55,7 @@ static uint32_t growth(const struct sched *s, const struct conv *c,
 	uint32_t left = conv_left(c, s->e);
 	struct kvc_room room;
 
-	if (left < 2 || predict(s, c, left - 1, &room))
+	if (left < 2 || c->whole || sched_predict(s, c, left - 1, &room))
 		return 0;
 	return room.new_pages > now;
 }
@@ -77,7 +71,7 @@ static bool fits(const struct sched *s, const struct conv *c)
 	uint64_t want;
 	unsigned int i;
 
-	if (predict(s, c, 0, &room) || !room.fits)
+	if (sched_predict(s, c, 0, &room) || !room.fits)
 		return false;
 	if (!s->nrun)
 		return true;
@@ -86,27 +80,6 @@ static bool fits(const struct sched *s, const struct conv *c)
 	for (i = 0; i < s->nrun; i++)
 		want += growth(s, s->run[i], 0);
 	return want <= room.available_pages;
-}
-
-/* All pages of its prompt, or none. */
-static int take_pages(const struct sched *s, struct conv *c)
-{
-	const struct kvc_seq_opts sopts = { .sz = sizeof(sopts) };
-	int ret;
-
-	if (c->seq)
-		return kvc_seq_reserve(c->seq, conv_todo(c), 0);
-	ret = kvc_seq_create(s->e->cache, &sopts, &c->seq);
-	if (ret)
-		return ret;
-	ret = kvc_seq_prefix(c->seq, c->ids.v, c->ids.n);
-	if (ret >= 0)
-		ret = kvc_seq_reserve(c->seq, conv_todo(c), 0);
-	if (ret < 0) {
-		kvc_seq_free(c->seq, KVC_SEQ_DISCARD);
-		c->seq = NULL;
-	}
-	return ret < 0 ? ret : 0;
 }
 
 /*
@@ -135,7 +108,9 @@ static void start(struct sched *s, struct conv *c)
 	if (!c->started) {
 		c->started = now();
 		c->reused = len;
-		if (c->check)
+		if (c->check && c->slept)
+			check_back(c->check, c->seq);
+		else if (c->check)
 			check_rows(c->check, c->seq);
 	} else {
 		count_return(c, len);
@@ -161,7 +136,7 @@ static unsigned int window(const struct sched *s, struct order_req *req,
 
 		if (c->state != CONV_WAITING)
 			continue;
-		if (predict(s, c, 0, &room))
+		if (sched_predict(s, c, 0, &room))
 			room.reused_tokens = 0;
 		conv[n] = c;
 		req[n++] = (struct order_req){
@@ -187,7 +162,7 @@ static int admit_one(struct sched *s)
 	n = window(s, req, conv);
 	while ((i = order_next(req, n, limit)) >= 0) {
 		if (fits(s, conv[i])) {
-			ret = take_pages(s, conv[i]);
+			ret = sched_take_pages(s, conv[i]);
 			if (!ret) {
 				start(s, conv[i]);
 				return 1;
@@ -202,22 +177,22 @@ static int admit_one(struct sched *s)
 	if (s->nrun || !n)
 		return 0;
 	/* Other clients hold the pages, and nobody here can give one back. */
-	if (!take_pages(s, conv[0])) {
-		start(s, conv[0]);
-		return 1;
-	}
-	complain("conversation %s is refused: %s", conv[0]->name,
-		 kvc_errmsg(s->e->kvc));
-	conv[0]->finish = FINISH_REFUSED;
-	sched_end(s, conv[0]);
-	return 1;
+	i = order_next(req, n, UINT32_MAX);
+	ret = sched_wait(s, conv[i]);
+	if (ret > 0)
+		start(s, conv[i]);
+	return ret < 0 ? -1 : !interrupted();
 }
 
 int sched_admit(struct sched *s)
 {
+	bool more = s->changed || !s->nrun;
 	int ret = 1;
 
-	if (!s->changed)
+	/* Others may have given pages back meanwhile. */
+	if (s->n > s->nrun && !engine_local(s->e))
+		more |= s->steps % RETRY_STEPS == 0;
+	if (!more)
 		return 0;
 	while (ret > 0 && s->nrun < s->e->opts->parallel)
 		ret = admit_one(s);
@@ -225,9 +200,9 @@ int sched_admit(struct sched *s)
 	return ret < 0 ? -1 : 0;
 }
 
-static void preempt(struct sched *s, struct conv *c)
+void sched_preempt(struct sched *s, struct conv *c)
 {
-	if (c->check)
+	if (c->check && !check_is_lost(c->check))
 		check_drop(c->check, c->seq);
 	c->stored = kvc_seq_len(c->seq);
 	c->preempted++;
@@ -241,16 +216,25 @@ static void preempt(struct sched *s, struct conv *c)
 
 int sched_make_room(struct sched *s)
 {
-	bool stop = s->e->opts->on_full == ON_FULL_STOP || s->nrun == 1;
+	bool stop = s->e->opts->on_full == ON_FULL_STOP;
 	struct conv *victim = NULL;
 	struct kvc_room room;
 	unsigned int i;
+
+	/*
+	 * Alone it does not fit, or others hold what it wants. They may want
+	 * what it holds: it waits without, then, and for all at once.
+	 */
+	if (!stop && s->nrun == 1) {
+		stop = sched_predict(s, s->run[0], 0, &room) || !room.possible;
+		s->run[0]->whole = !stop;
+	}
 
 	for (i = 0; i < s->nrun; i++) {
 		struct conv *c = s->run[i];
 
 		/* Only one that wants a page is ended for want of it. */
-		if (stop && (predict(s, c, 0, &room) || !room.new_pages))
+		if (stop && (sched_predict(s, c, 0, &room) || !room.new_pages))
 			continue;
 		if (!victim || c->arrival > victim->arrival)
 			victim = c;
@@ -259,7 +243,7 @@ int sched_make_room(struct sched *s)
 		return complain("no step can be made: %s",
 				kvc_errmsg(s->e->kvc));
 	if (!stop) {
-		preempt(s, victim);
+		sched_preempt(s, victim);
 		return 0;
 	}
 	room_ended(s->e, victim, s->nrun);

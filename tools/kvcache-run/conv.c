@@ -54,6 +54,9 @@ void conv_begin(struct conv *c)
 	c->recomputed = 0;
 	c->preempted = 0;
 	c->stored = 0;
+	c->passed = 0;
+	c->whole = false;
+	c->turn++;
 	c->arrived = now();
 	c->started = 0;
 	text_reset(&c->text);

@@ -48,7 +48,11 @@ enum finish {
  * @sampler: how to choose tokens
  * @state: where it stands
  * @finish: why it ended
- * @keep: its pages stay when it ends: there may be another turn
+ * @keep: there may be another turn: it is idle when it ends
+ * @turn: its turn, from 1
+ * @slept: it was idle before this turn
+ * @whole: it gave way to other processes, and comes back with all the pages
+ *         that it may need, so that it need not do so again
  * @seq: its pages, or NULL
  * @text: what it has generated in this turn
  * @shown: bytes of @text that were printed
@@ -75,6 +79,9 @@ struct conv {
 	enum conv_state state;
 	enum finish finish;
 	bool keep;
+	uint32_t turn;
+	bool slept;
+	bool whole;
 	struct kvc_seq *seq;
 	struct text text;
 	size_t shown;

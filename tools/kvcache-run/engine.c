@@ -192,23 +192,48 @@ bool engine_local(const struct engine *e)
 	return !strcmp(kvc_backend(e->kvc), "local");
 }
 
+/* The tenant's own entry, or false. */
+static bool own_tenant(const struct engine *e, uint32_t id,
+		       struct kvcache_tenant_info *out)
+{
+	struct kvcache_tenant_get t = { .flags = 0 };
+
+	/* The list may have others: it is asked to begin here. */
+	t.start = id;
+	if (kvc_call(e->kvc, KVCACHE_NR_TENANT_GET, &t) || !t.out_nr ||
+	    t.out_info[0].id != id)
+		return false;
+	*out = t.out_info[0];
+	return true;
+}
+
+uint64_t engine_excess(const struct engine *e)
+{
+	struct kvcache_query q = { .flags = 0 };
+	struct kvcache_tenant_info t;
+	uint64_t used;
+
+	if (kvc_call(e->kvc, KVCACHE_NR_QUERY, &q) ||
+	    !own_tenant(e, q.out_tenant, &t))
+		return 0;
+	used = t.cur - t.nr_cached;
+	return used > t.max ? used - t.max : 0;
+}
+
 void engine_limits(const struct engine *e, struct limits *out)
 {
 	struct kvcache_query q = { .flags = 0 };
-	struct kvcache_tenant_get t = { .flags = 0 };
+	struct kvcache_tenant_info t;
 
 	kvc_call(e->kvc, KVCACHE_NR_QUERY, &q);
 	*out = (struct limits){
 		.pool_pages = q.out_pools[0].nr_pages,
 		.max_pages = KVCACHE_LIMIT_MAX,
 	};
-	/* The list may have others: it is asked to begin here. */
-	t.start = q.out_tenant;
-	if (kvc_call(e->kvc, KVCACHE_NR_TENANT_GET, &t) || !t.out_nr ||
-	    t.out_info[0].id != q.out_tenant)
+	if (!own_tenant(e, q.out_tenant, &t))
 		return;
-	out->max_pages = t.out_info[0].max;
-	strcpy(out->tenant, t.out_info[0].name);
+	out->max_pages = t.max;
+	strcpy(out->tenant, t.name);
 }
 
 void engine_pages(const struct engine *e, uint64_t *held, uint64_t *cached,

@@ -72,6 +72,8 @@ struct limits {
 };
 
 void engine_limits(const struct engine *e, struct limits *out);
+/* Pages in use above the tenant's max, which was lowered. */
+uint64_t engine_excess(const struct engine *e);
 
 /**
  * engine_pages() - pages of the pool that are in use

@@ -34,9 +34,20 @@ int input_check(const struct engine *e, const struct conv *c, const char *what)
 
 void input_add(struct input_list *l, struct conv *c)
 {
-	c->arrival = l->n;
+	c->arrival = l->arrivals++;
 	l->v = xrealloc(l->v, l->n + 1, sizeof(*l->v));
 	l->v[l->n++] = c;
+}
+
+void input_drop(struct input_list *l, struct conv *c)
+{
+	unsigned int i;
+
+	for (i = 0; l->v[i] != c; i++)
+		;
+	l->n--;
+	memmove(l->v + i, l->v + i + 1, (l->n - i) * sizeof(*l->v));
+	conv_free(c);
 }
 
 /* What comes before a raw text. */
@@ -94,7 +105,7 @@ static int add_text(const struct engine *e, struct input_list *l,
 
 	if (input_need_text(e))
 		return -1;
-	c = conv_create(xasprintf("%u", l->n + 1), &e->opts->sampling, e);
+	c = conv_create(xasprintf("%u", l->arrivals + 1), &e->opts->sampling, e);
 	input_add(l, c);
 	if (input_system(e, &c->ids, l->system, l->system_len, "--system") ||
 	    input_user(e, &c->ids, text, len, what))
@@ -121,7 +132,7 @@ static int add_tokens(const struct engine *e, struct input_list *l,
 {
 	struct conv *c;
 
-	c = conv_create(xasprintf("%u", l->n + 1), &e->opts->sampling, e);
+	c = conv_create(xasprintf("%u", l->arrivals + 1), &e->opts->sampling, e);
 	input_add(l, c);
 	if (input_no_system(e, "--tokens") ||
 	    ids_parse(&c->ids, s, e->info.vocab, "--tokens"))
@@ -168,7 +179,11 @@ int input_read(const struct engine *e, struct input_list *l)
 			ret = add_tokens(e, l, v);
 			break;
 		case INPUT_REQUESTS:
-			ret = requests_read(e, l, v);
+			/* A score has nothing to say before the end. */
+			if (strcmp(v, "-") || o->score)
+				ret = requests_read(e, l, v);
+			else
+				l->live = true;
 			break;
 		}
 	}

@@ -5,7 +5,9 @@
 #ifndef RUN_INPUT_H
 #define RUN_INPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct conv;
 struct engine;
@@ -15,12 +17,16 @@ struct ids;
  * struct input_list - the conversations that the options ask for
  * @v: in the order of the command line
  * @n: their number
+ * @arrivals: conversations, and turns of them, that have come so far
+ * @live: more come on standard input while these run
  * @system: system message of all, or NULL
  * @system_len: its bytes
  */
 struct input_list {
 	struct conv **v;
 	unsigned int n;
+	uint32_t arrivals;
+	bool live;
 	char *system;
 	size_t system_len;
 };
@@ -41,6 +47,8 @@ void input_free(struct input_list *l);
  */
 int input_need_text(const struct engine *e);
 void input_add(struct input_list *l, struct conv *c);
+/* Free one of the list. */
+void input_drop(struct input_list *l, struct conv *c);
 /* The system message, or without one what the model begins with by itself. */
 int input_system(const struct engine *e, struct ids *ids, const char *system,
 		 size_t len, const char *what);

@@ -79,9 +79,11 @@ static json_t *result(const struct report *r, const struct result *v)
 		return o;
 	}
 	json_object_update_new(o, json_pack(
-		"{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o, s:o, s:o}",
+		"{s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o, s:o, s:o}",
+		"turn", v->turn,
 		"finish", finish_name(v->finish),
 		"reused_tokens", v->reused,
+		"prefilled_tokens", v->generated ? v->prompt - v->reused : 0,
 		"generated_tokens", v->generated,
 		"preempted", v->preempted,
 		"recomputed_tokens", v->recomputed,
@@ -150,6 +152,11 @@ static json_t *totals(const struct report *r)
 			 "tokens_per_s", per_second(generated, r->wall_s),
 			 "load_s", r->load_s,
 			 "wall_s", r->wall_s);
+}
+
+int report_json_line(const struct report *r, const struct result *v, FILE *f)
+{
+	return json_print(result(r, v), f);
 }
 
 int report_json(const struct report *r, FILE *f)

@@ -6,6 +6,7 @@
  * written to at last, runs one of the modes of modes.c, and reports.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -69,6 +70,17 @@ static FILE *open_output(const struct options *o, const char *path)
 	return f;
 }
 
+/* Is what is open already about to be opened once more? Complains. */
+static bool twice(const FILE *open, const char *path, const char *opt,
+		  const char *other, const char *other_opt)
+{
+	if (!open || !path || !same_file(path, other))
+		return false;
+	complain("%s: given to %s and %s: give two files", other, opt,
+		 other_opt);
+	return true;
+}
+
 /* What they held is lost: nothing may be left that can be refused. */
 static int open_outputs(struct run *r)
 {
@@ -79,11 +91,22 @@ static int open_outputs(struct run *r)
 		if (!r->json)
 			return -1;
 	}
+	if (r->opts.jsonl && !r->opts.jsonl_path) {
+		r->jsonl = stdout;
+	} else if (r->opts.jsonl) {
+		if (twice(r->json, r->opts.json_path, "--json",
+			  r->opts.jsonl_path, "--jsonl"))
+			return -1;
+		r->jsonl = open_output(&r->opts, r->opts.jsonl_path);
+		if (!r->jsonl)
+			return -1;
+	}
 	if (r->opts.timing) {
-		if (r->json && r->opts.json_path &&
-		    same_file(r->opts.timing, r->opts.json_path))
-			return complain("%s: given to --json and --timing: give two files",
-					r->opts.timing);
+		if (twice(r->json, r->opts.json_path, "--json",
+			  r->opts.timing, "--timing") ||
+		    twice(r->jsonl, r->opts.jsonl_path, "--jsonl",
+			  r->opts.timing, "--timing"))
+			return -1;
 		r->timing = open_output(&r->opts, r->opts.timing);
 		if (!r->timing)
 			return -1;
@@ -140,7 +163,7 @@ static int run(struct run *r)
 		return -1;
 	r->report.e = &r->engine;
 	r->emit.quiet = r->opts.quiet;
-	r->emit.names = r->inputs.n > 1;
+	r->emit.names = r->inputs.n > 1 || r->inputs.live;
 	interrupt_catch();
 	if (r->opts.chat)
 		return run_chat(r);
@@ -173,6 +196,8 @@ static int finish(struct run *r, int ret)
 	}
 	if (r->json != stdout && close_output(r->json, r->opts.json_path))
 		ret = -1;
+	if (r->jsonl != stdout && close_output(r->jsonl, r->opts.jsonl_path))
+		ret = -1;
 	if (close_output(r->timing, r->opts.timing))
 		ret = -1;
 	if (close_output(stdout, "standard output"))
@@ -191,6 +216,7 @@ int main(int argc, char **argv)
 	}
 	ret = finish(&r, run(&r));
 	input_free(&r.inputs);
+	free(r.feed.buf);
 	sched_free(&r.sched);
 	report_free(&r.report);
 	engine_close(&r.engine);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * modes.c - what a run does: conversations, a chat, scores.
+ * modes.c - what a run does beside conversations: a chat, scores.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "util.h"
 
 /* What it took to tell the weights from others is part of loading them. */
-static int load(struct run *r)
+int run_begin(struct run *r)
 {
 	int ret = run_load(r);
 
@@ -23,80 +23,12 @@ static int load(struct run *r)
 	return ret;
 }
 
-/* Conversations to their end, with or without the cache. */
-static int generate(struct run *r, struct conv **v, unsigned int n)
+void run_ended(struct run *r, struct conv *c, char *name)
 {
-	double begin = now();
-	unsigned int i;
-	int ret = 0;
+	struct result *v = report_add(&r->report, c, name);
 
-	if (!r->opts.no_cache) {
-		ret = sched_run(&r->sched, v, n);
-	} else {
-		for (i = 0; i < n; i++)
-			if (plain_run(&r->engine, &r->emit, r->timing, v[i]))
-				ret = -1;
-	}
-	r->report.wall_s += now() - begin;
-	return ret;
-}
-
-/* Those that can never fit end here: the others go into @v. */
-static unsigned int admit_possible(struct run *r, struct conv **v)
-{
-	unsigned int i, n = 0;
-
-	for (i = 0; i < r->inputs.n; i++) {
-		struct conv *c = r->inputs.v[i];
-
-		conv_begin(c);
-		if (r->opts.no_cache || room_possible(&r->engine, c)) {
-			v[n++] = c;
-			continue;
-		}
-		c->state = CONV_DONE;
-		c->finish = FINISH_REFUSED;
-	}
-	return n;
-}
-
-static int check(struct run *r, unsigned int i)
-{
-	struct conv *c = r->inputs.v[i];
-
-	if (!c->check || c->finish == FINISH_FAILED)
-		return 0;
-	return check_conv(c->check, c, &r->report.v[i].verdict);
-}
-
-int run_conversations(struct run *r)
-{
-	struct input_list *l = &r->inputs;
-	struct conv **v = xcalloc(l->n, sizeof(*v));
-	unsigned int i, n;
-	int ret = 0;
-
-	n = admit_possible(r, v);
-	if (n && load(r)) {
-		free(v);
-		return -1;
-	}
-	for (i = 0; i < n; i++) {
-		v[i]->arrived = now();
-		if (r->opts.verify)
-			v[i]->check = check_create(&r->engine);
-	}
-	if (n)
-		ret = generate(r, v, n);
-	free(v);
-	/* A step that failed takes nothing from those that had ended. */
-	for (i = 0; i < l->n; i++)
-		report_add(&r->report, l->v[i], xasprintf("%s", l->v[i]->name));
-	if (n)
-		report_count(&r->report);
-	for (i = 0; i < l->n && !ret; i++)
-		ret = check(r, i);
-	return ret;
+	if (r->jsonl && report_json_line(&r->report, v, r->jsonl))
+		r->bad = true;
 }
 
 int run_score(struct run *r)
@@ -104,7 +36,7 @@ int run_score(struct run *r)
 	struct input_list *l = &r->inputs;
 	struct score score;
 	unsigned int i;
-	int ret = load(r);
+	int ret = run_begin(r);
 
 	if (ret)
 		return ret;
@@ -143,6 +75,23 @@ static ssize_t next_turn(struct run *r, unsigned int *given, char **line,
 	return interrupted() ? -1 : n;
 }
 
+/* One turn to its end, with or without the cache. */
+static int generate(struct run *r, struct conv *c)
+{
+	static const struct sched_hooks none;
+	double begin = now();
+	int ret;
+
+	if (r->opts.no_cache) {
+		ret = plain_run(&r->engine, &r->emit, r->timing, c);
+	} else {
+		sched_add(&r->sched, c);
+		ret = sched_run(&r->sched, &none);
+	}
+	r->report.wall_s += now() - begin;
+	return ret;
+}
+
 static int turn(struct run *r, struct conv *c, unsigned int number)
 {
 	int ret = 0;
@@ -151,8 +100,9 @@ static int turn(struct run *r, struct conv *c, unsigned int number)
 	if (!r->opts.no_cache && !room_possible(&r->engine, c))
 		c->finish = FINISH_REFUSED;
 	else
-		ret = generate(r, &c, 1);
-	report_add(&r->report, c, xasprintf("turn %u", number));
+		ret = generate(r, c);
+	c->arrival = number;
+	run_ended(r, c, xasprintf("turn %u", number));
 	return c->finish == FINISH_REFUSED || c->finish == FINISH_FAILED ?
 	       -1 : ret;
 }
@@ -170,7 +120,7 @@ int run_chat(struct run *r)
 	c = conv_create(xasprintf("chat"), &r->opts.sampling, &r->engine);
 	c->keep = true;
 	input_add(&r->inputs, c);
-	ret = load(r);
+	ret = run_begin(r);
 	if (!ret && r->opts.verify)
 		c->check = check_create(&r->engine);
 	while (!ret && c->finish != FINISH_EVICTED &&

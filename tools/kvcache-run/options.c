@@ -25,7 +25,10 @@ static const char help[] =
 "      --tokens IDS       a conversation that begins with these ids: 1,5,9\n"
 "      --requests FILE    a conversation a line, as JSON; - is standard input.\n"
 "                         prompt, messages or tokens; and id, system, max_tokens\n"
-"                         (or n), temperature, top_p, min_p, seed\n"
+"                         (or n), temperature, top_p, min_p, seed. Those of\n"
+"                         standard input are answered as they come, to its end;\n"
+"                         one with \"keep\": true is gone on with by a line of\n"
+"                         {\"continue\": ID, \"prompt\": TEXT}\n"
 "      --system TEXT      system message of all conversations\n"
 "      --system-file FILE the same, from a file\n"
 "      --raw              prompts as they are, without a chat template\n"
@@ -40,6 +43,7 @@ static const char help[] =
 "      --ignore-end       go on after a token that ends the text\n"
 "  -q, --quiet            do not stream the text\n"
 "      --json[=FILE]      results as JSON, to FILE or instead of everything else\n"
+"      --jsonl[=FILE]     the result of each conversation, as it ends, on a line\n"
 "      --timing FILE      milliseconds of every generated token, as CSV\n"
 "\n"
 "Memory\n"
@@ -53,6 +57,8 @@ static const char help[] =
 "      --on-full ACTION   when no page is left for one more token: preempt lets\n"
 "                         the youngest conversation wait and continue (default),\n"
 "                         stop ends it\n"
+"      --wait SECONDS     how long to wait for pages that other processes hold\n"
+"                         (as long as it takes; 0: not at all)\n"
 "      --no-reuse         share nothing and find nothing\n"
 "      --no-cache         compute everything anew for each token; holds no page\n"
 "\n"
@@ -83,7 +89,7 @@ enum {
 	OPT_JSON, OPT_TIMING, OPT_KV, OPT_KV_K, OPT_KV_V, OPT_POOL,
 	OPT_PAGE_SIZE, OPT_MAX_PAGES, OPT_TENANT, OPT_CTX, OPT_ON_FULL,
 	OPT_NO_REUSE, OPT_NO_CACHE, OPT_WEIGHTS, OPT_CHUNK, OPT_PARALLEL,
-	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE,
+	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE, OPT_JSONL, OPT_WAIT,
 };
 
 static const struct option longopts[] = {
@@ -104,6 +110,7 @@ static const struct option longopts[] = {
 	{ "ignore-end", no_argument, NULL, OPT_IGNORE_END },
 	{ "quiet", no_argument, NULL, 'q' },
 	{ "json", optional_argument, NULL, OPT_JSON },
+	{ "jsonl", optional_argument, NULL, OPT_JSONL },
 	{ "timing", required_argument, NULL, OPT_TIMING },
 	{ "kv", required_argument, NULL, OPT_KV },
 	{ "kv-k", required_argument, NULL, OPT_KV_K },
@@ -114,6 +121,7 @@ static const struct option longopts[] = {
 	{ "tenant", required_argument, NULL, OPT_TENANT },
 	{ "ctx", required_argument, NULL, OPT_CTX },
 	{ "on-full", required_argument, NULL, OPT_ON_FULL },
+	{ "wait", required_argument, NULL, OPT_WAIT },
 	{ "no-reuse", no_argument, NULL, OPT_NO_REUSE },
 	{ "no-cache", no_argument, NULL, OPT_NO_CACHE },
 	{ "weights", required_argument, NULL, OPT_WEIGHTS },
@@ -252,6 +260,8 @@ static int set_number(struct options *o, int opt, const char *arg)
 	case OPT_THREADS:
 		return number32("--threads", arg, 1, MAX_THREADS,
 				&o->threads);
+	case OPT_WAIT:
+		return real("--wait", arg, 0, 1e9, &o->wait_s);
 	case OPT_WEIGHTS:
 		return weights(arg, &o->weights);
 	case OPT_ON_FULL:
@@ -300,6 +310,10 @@ static int set(struct options *o, int opt, const char *arg)
 	case OPT_JSON:
 		o->json = true;
 		o->json_path = arg;
+		break;
+	case OPT_JSONL:
+		o->jsonl = true;
+		o->jsonl_path = arg;
 		break;
 	case OPT_TIMING:
 		o->timing = arg;
@@ -398,6 +412,10 @@ static int check(const struct options *o)
 	if (reader(o, 1))
 		return complain("standard input is named twice, by %s and by %s: give a file to one of them",
 				reader(o, 0), reader(o, 1));
+	if (o->json && o->jsonl && !o->json_path && !o->jsonl_path)
+		return complain("--json and --jsonl: give one of them a file");
+	if (o->score && o->jsonl)
+		return complain("--jsonl: --score has no conversations: give --json");
 	if (o->score && (o->chat || o->no_cache || o->verify))
 		return complain("--score generates nothing: leave out --chat, --no-cache and --verify");
 	if (o->no_cache && o->verify)
@@ -421,6 +439,7 @@ int options_parse(int argc, char **argv, struct options *o)
 		.v_type = KVA_F16,
 		.chunk = 512,
 		.parallel = 16,
+		.wait_s = -1,
 	};
 	while ((opt = getopt_long(argc, argv, "m:p:f:n:qhV", longopts,
 				  NULL)) != -1) {
@@ -441,7 +460,7 @@ int options_parse(int argc, char **argv, struct options *o)
 				argv[optind]);
 	if (o->verify && !weights_given)
 		o->weights = MODEL_WEIGHTS_F32;
-	if (o->json && !o->json_path)
+	if ((o->json && !o->json_path) || (o->jsonl && !o->jsonl_path))
 		o->quiet = true;
 	return check(o);
 }

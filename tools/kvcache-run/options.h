@@ -88,8 +88,11 @@ struct options {
 	const char *tenant;
 	const char *isa;
 	enum on_full on_full;
+	double wait_s;			/* below 0: for as long as it takes */
 	bool json;
 	const char *json_path;		/* NULL: standard output */
+	bool jsonl;
+	const char *jsonl_path;		/* likewise */
 	const char *timing;
 };
 

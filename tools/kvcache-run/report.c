@@ -23,6 +23,8 @@ struct result *report_add(struct report *r, const struct conv *c, char *name)
 	res = &r->v[r->n++];
 	*res = (struct result){
 		.name = name,
+		.arrival = c->arrival,
+		.turn = c->turn,
 		.finish = c->finish,
 		.prompt = c->nprompt,
 		.reused = c->reused,
@@ -44,6 +46,19 @@ struct result *report_add(struct report *r, const struct conv *c, char *name)
 	res->ids = xcalloc(c->ids.n, sizeof(*res->ids));
 	memcpy(res->ids, c->ids.v, c->ids.n * sizeof(*res->ids));
 	return res;
+}
+
+static int by_arrival(const void *a, const void *b)
+{
+	const struct result *x = a, *y = b;
+
+	return x->arrival < y->arrival ? -1 : x->arrival > y->arrival;
+}
+
+void report_sort(struct report *r)
+{
+	if (r->n)
+		qsort(r->v, r->n, sizeof(*r->v), by_arrival);
 }
 
 /*

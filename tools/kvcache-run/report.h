@@ -18,7 +18,9 @@ struct sched;
 
 /**
  * struct result - one conversation, or one turn of it, at its end
- * @name: its name; of a turn, with the turn's number
+ * @name: its name; of a chat, with the turn's number
+ * @arrival: its place in the order of arrival
+ * @turn: its turn, from 1
  * @finish: why it ended
  * @prompt: tokens before the first generated one
  * @reused: of these, tokens that were not computed
@@ -37,6 +39,8 @@ struct sched;
  */
 struct result {
 	char *name;
+	uint32_t arrival;
+	uint32_t turn;
 	enum finish finish;
 	uint32_t prompt;
 	uint32_t reused;
@@ -83,6 +87,8 @@ struct report {
 
 /* Add a conversation that has ended. Valid until the next call. */
 struct result *report_add(struct report *r, const struct conv *c, char *name);
+/* All have ended: the order of arrival. */
+void report_sort(struct report *r);
 /* Take the counters, before checks add to them. */
 void report_count(struct report *r);
 /* Each position was computed once, and stored once. */
@@ -94,5 +100,7 @@ void report_free(struct report *r);
 void report_print(const struct report *r, FILE *f);
 /* 0, or -1 after a complaint. */
 int report_json(const struct report *r, FILE *f);
+/* One conversation, as a line of its own, at once. */
+int report_json_line(const struct report *r, const struct result *v, FILE *f);
 
 #endif /* RUN_REPORT_H */

@@ -2,8 +2,11 @@
 /*
  * requests.c - conversations from a file with one JSON object a line.
  */
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -110,25 +113,22 @@ static char *name(const struct line *ln)
 		return xasprintf("%s", json_string_value(id));
 	if (json_is_integer(id))
 		return xasprintf("%lld", (long long)json_integer_value(id));
-	return xasprintf("%u", ln->l->n + 1);
+	return xasprintf("%u", ln->l->arrivals + 1);
 }
 
-static int known_keys(const struct line *ln)
+static int known_keys(const struct line *ln, const char *const *keys,
+		      unsigned int n)
 {
-	static const char *const keys[] = {
-		"id", "prompt", "messages", "tokens", "system", "n",
-		"max_tokens", "temperature", "top_p", "min_p", "seed",
-	};
 	const char *key;
 	unsigned int i;
 	json_t *v;
 
 	json_object_foreach(ln->obj, key, v) {
-		for (i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+		for (i = 0; i < n; i++)
 			if (!strcmp(key, keys[i]))
 				break;
-		if (i == sizeof(keys) / sizeof(*keys))
-			return complain("%s: \"%s\" is not known: give prompt, messages or tokens, and id, system, n, max_tokens, temperature, top_p, min_p, seed",
+		if (i == n)
+			return complain("%s: \"%s\" is not known: give prompt, messages or tokens, and id, system, n, max_tokens, temperature, top_p, min_p, seed, keep",
 					ln->what, key);
 	}
 	return 0;
@@ -233,11 +233,97 @@ static int content(const struct line *ln, struct ids *ids)
 			  json_string_length(prompt), ln->what);
 }
 
-static int request(struct line *ln, const char *text, size_t len)
+static int keep(const struct line *ln, struct conv *c)
 {
+	json_t *v = json_object_get(ln->obj, "keep");
+
+	if (v && !json_is_boolean(v))
+		return complain("%s: keep: give true or false", ln->what);
+	if (v)
+		c->keep = json_is_true(v);
+	return 0;
+}
+
+/* The conversation of that name, which has been answered and kept. */
+static struct conv *kept(const struct line *ln, const char *id)
+{
+	const struct input_list *l = ln->l;
+	struct conv *c;
+	unsigned int i;
+
+	for (i = l->n; i; i--) {
+		c = l->v[i - 1];
+		if (!c->keep || strcmp(c->name, id))
+			continue;
+		if (c->state != CONV_DONE)
+			complain("%s: continue: %s is not answered yet: wait for that",
+				 ln->what, id);
+		else if (c->finish == FINISH_STOP || c->finish == FINISH_LENGTH)
+			return c;
+		else
+			complain("%s: continue: %s has no answer to go on from: begin anew",
+				 ln->what, id);
+		return NULL;
+	}
+	complain("%s: continue: no conversation %s is kept: give keep with its first request",
+		 ln->what, id);
+	return NULL;
+}
+
+static int turn(struct line *ln, struct conv **out)
+{
+	static const char *const keys[] = {
+		"continue", "prompt", "tokens", "n", "max_tokens", "keep",
+	};
+	json_t *id = json_object_get(ln->obj, "continue");
+	json_t *prompt = json_object_get(ln->obj, "prompt");
+	json_t *toks = json_object_get(ln->obj, "tokens");
+	struct sampling s = ln->e->opts->sampling;
+	struct conv *c;
+	uint32_t before;
+	int ret;
+
+	if (known_keys(ln, keys, sizeof(keys) / sizeof(*keys)) ||
+	    sampling(ln, &s))
+		return -1;
+	if (!json_is_string(id))
+		return complain("%s: continue: give the id of a conversation",
+				ln->what);
+	if (!json_is_string(prompt) == !toks)
+		return complain("%s: give one of prompt, a string, and tokens",
+				ln->what);
+	c = kept(ln, json_string_value(id));
+	if (!c)
+		return -1;
+	before = c->ids.n;
+	if (toks)
+		ret = tokens(ln, &c->ids, toks) || input_check(ln->e, c,
+							       ln->what);
+	else
+		ret = input_need_text(ln->e) ||
+		      input_turn(ln->e, ln->l, c, json_string_value(prompt),
+				 json_string_length(prompt));
+	if (ret || keep(ln, c)) {
+		c->ids.n = before;
+		return -1;
+	}
+	c->max_new = s.max_new;
+	c->max_new_key = s.max_new_key;
+	c->arrival = ln->l->arrivals++;
+	*out = c;
+	return 0;
+}
+
+/* A conversation of the list, or another turn of one. */
+static int request(struct line *ln, const char *text, size_t len,
+		   struct conv **out)
+{
+	static const char *const keys[] = {
+		"id", "prompt", "messages", "tokens", "system", "n",
+		"max_tokens", "temperature", "top_p", "min_p", "seed", "keep",
+	};
 	struct sampling s = ln->e->opts->sampling;
 	json_error_t err;
-	struct conv *c;
 
 	if (ids_check(text, len, ln->what))
 		return -1;
@@ -248,13 +334,37 @@ static int request(struct line *ln, const char *text, size_t len)
 	if (!json_is_object(ln->obj))
 		return complain("%s: not an object: give one JSON object a line",
 				ln->what);
-	if (known_keys(ln) || check_id(ln) || sampling(ln, &s))
+	if (ln->l->live && json_object_get(ln->obj, "continue"))
+		return turn(ln, out);
+	if (known_keys(ln, keys, sizeof(keys) / sizeof(*keys)) ||
+	    check_id(ln) || sampling(ln, &s))
 		return -1;
-	c = conv_create(name(ln), &s, ln->e);
-	input_add(ln->l, c);
-	if (content(ln, &c->ids))
-		return -1;
-	return input_check(ln->e, c, ln->what);
+	*out = conv_create(name(ln), &s, ln->e);
+	input_add(ln->l, *out);
+	if (!content(ln, &(*out)->ids) && !keep(ln, *out) &&
+	    !input_check(ln->e, *out, ln->what))
+		return 0;
+	input_drop(ln->l, *out);
+	return -1;
+}
+
+static bool blank(const char *s, size_t n)
+{
+	return strspn(s, " \t\r") >= n;
+}
+
+/* One line, not blank; the text behind it is readable. */
+static int one(struct line *ln, const char *path, unsigned int row,
+	       const char *text, size_t n, struct conv **out)
+{
+	int ret;
+
+	ln->what = xasprintf("%s:%u", path, row);
+	ret = request(ln, text, n, out);
+	json_decref(ln->obj);
+	ln->obj = NULL;
+	free(ln->what);
+	return ret;
 }
 
 int requests_read(const struct engine *e, struct input_list *l,
@@ -263,6 +373,7 @@ int requests_read(const struct engine *e, struct input_list *l,
 	struct line ln = { .e = e, .l = l };
 	unsigned int before = l->n, row = 0;
 	const char *at, *nl;
+	struct conv *c;
 	size_t len, n;
 	char *text;
 	int ret = 0;
@@ -274,17 +385,83 @@ int requests_read(const struct engine *e, struct input_list *l,
 		nl = memchr(at, '\n', text + len - at);
 		n = nl ? (size_t)(nl - at) : (size_t)(text + len - at);
 		row++;
-		if (strspn(at, " \t\r") >= n)
-			continue;
-		ln.what = xasprintf("%s:%u", path, row);
-		ret = request(&ln, at, n);
-		json_decref(ln.obj);
-		ln.obj = NULL;
-		free(ln.what);
+		if (!blank(at, n))
+			ret = one(&ln, path, row, at, n, &c);
 	}
 	free(text);
 	if (!ret && l->n == before)
 		ret = complain("%s: no request: give one JSON object a line",
 			       path);
 	return ret;
+}
+
+/* Take what has come: 1; 0 nothing has, or the end; -1 after a complaint. */
+static int take(struct feed *f, bool wait)
+{
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+	ssize_t n;
+
+	if (f->end || poll(&p, 1, wait ? -1 : 0) <= 0)
+		return 0;
+	if (f->len == FEED_MAX)
+		return complain("-:%u: longer than %u MiB: give less text",
+				f->row + 1, FEED_MAX >> 20);
+	if (f->len + 1 >= f->cap) {
+		f->cap = f->cap ? 2 * f->cap : 1 << 16;
+		f->buf = xrealloc(f->buf, f->cap, 1);
+	}
+	n = f->cap - 1 - f->len;
+	if (n > FEED_MAX - f->len)
+		n = FEED_MAX - f->len;
+	n = read(STDIN_FILENO, f->buf + f->len, n);
+	if (n < 0)
+		return errno == EINTR || errno == EAGAIN ? 0 :
+		       complain("standard input: %s", strerror(errno));
+	f->end = !n;
+	f->len += n;
+	return 1;
+}
+
+/* The next line, without its end; false: there is no whole one. */
+static bool next_line(struct feed *f, size_t *n, size_t *used)
+{
+	char *nl = f->len > f->seen ?
+		   memchr(f->buf + f->seen, '\n', f->len - f->seen) : NULL;
+
+	if (!nl && (!f->end || !f->len)) {
+		f->seen = f->len;
+		return false;
+	}
+	*n = nl ? (size_t)(nl - f->buf) : f->len;
+	*used = *n + !!nl;
+	f->buf[*n] = '\0';
+	f->seen = 0;
+	f->row++;
+	return true;
+}
+
+int feed_next(struct feed *f, const struct engine *e, struct input_list *l,
+	      bool wait, struct conv **out)
+{
+	struct line ln = { .e = e, .l = l };
+	size_t n, used;
+	int ret;
+
+	for (;;) {
+		if (!next_line(f, &n, &used)) {
+			if (f->end)
+				return FEED_END;
+			ret = take(f, wait);
+			if (ret <= 0)
+				return ret ? ret : FEED_NONE;
+			continue;
+		}
+		ret = blank(f->buf, n) ? FEED_NONE :
+		      one(&ln, "-", f->row, f->buf, n, out) ? FEED_BAD :
+		      FEED_ONE;
+		f->len -= used;
+		memmove(f->buf, f->buf + used, f->len);
+		if (ret != FEED_NONE)
+			return ret;
+	}
 }

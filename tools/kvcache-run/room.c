@@ -103,7 +103,7 @@ static void lever_length(const struct engine *e, char *buf, uint64_t limit,
 
 bool room_possible(const struct engine *e, const struct conv *c)
 {
-	uint32_t more = conv_left(c, e), ntokens = c->ids.n, len = 0;
+	uint32_t more = conv_left(c, e), ntokens = c->ids.n;
 	char buf[512] = "", size[32];
 	struct kvc_room room;
 	uint64_t want, limit;
@@ -112,14 +112,8 @@ bool room_possible(const struct engine *e, const struct conv *c)
 	/* The last token is never stored. */
 	if (e->opts->on_full == ON_FULL_PREEMPT && more)
 		ntokens += more - 1;
-	if (c->seq) {
-		len = kvc_seq_len(c->seq);
-		ret = kvc_predict(e->cache, c->seq, NULL, ntokens - len, 0,
-				  &room);
-	} else {
-		ret = kvc_predict(e->cache, NULL, c->ids.v, c->ids.n,
-				  ntokens - c->ids.n, &room);
-	}
+	ret = kvc_predict(e->cache, NULL, c->ids.v, c->ids.n,
+			  ntokens - c->ids.n, &room);
 	if (ret) {
 		complain("conversation %s is refused: %s: begin it anew",
 			 c->name, strerror(-ret));

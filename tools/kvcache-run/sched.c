@@ -46,6 +46,7 @@ void sched_free(struct sched *s)
 {
 	if (s->batch)
 		kvc_batch_destroy(s->batch);
+	free(s->v);
 	free(s->run);
 	free(s->items);
 	free(s->item_conv);
@@ -67,23 +68,56 @@ void sched_remove(struct sched *s, struct conv *c)
 	memmove(s->run + i, s->run + i + 1, (s->nrun - i) * sizeof(*s->run));
 }
 
+void sched_add(struct sched *s, struct conv *c)
+{
+	if (s->n == s->cap) {
+		s->cap = s->cap ? 2 * s->cap : 16;
+		s->v = xrealloc(s->v, s->cap, sizeof(*s->v));
+	}
+	s->v[s->n++] = c;
+	s->changed = true;
+}
+
+/* There may be another turn, but nobody knows when. */
+static void fall_idle(struct conv *c)
+{
+	if (c->check)
+		check_drop(c->check, c->seq);
+	c->slept = true;
+	if (!kvc_seq_idle(c->seq))
+		return;
+	/* It lost pages: it begins the next turn without any. */
+	kvc_seq_free(c->seq, 0);
+	c->seq = NULL;
+}
+
 void sched_end(struct sched *s, struct conv *c)
 {
+	unsigned int i;
+
 	c->state = CONV_DONE;
 	s->changed = true;
 	sched_remove(s, c);
+	for (i = 0; i < s->n && s->v[i] != c; i++)
+		;
+	s->n--;
+	memmove(s->v + i, s->v + i + 1, (s->n - i) * sizeof(*s->v));
 	if (c->seq) {
 		c->stored = kvc_seq_len(c->seq);
 		c->pages = kvc_seq_pages(c->seq);
-		if (c->check)
+		if (c->check && !c->keep)
 			check_same(c->check, c->seq);
 	}
-	if (c->seq && !c->keep) {
+	if (c->seq && c->keep) {
+		fall_idle(c);
+	} else if (c->seq) {
 		kvc_seq_free(c->seq, 0);
 		c->seq = NULL;
 	}
 	if (c->finish != FINISH_REFUSED)
 		emit_end(s->emit, c);
+	if (s->hooks->ended)
+		s->hooks->ended(s->hooks->arg, c);
 }
 
 static void add_item(struct sched *s, struct conv *c, uint32_t n)
@@ -140,6 +174,8 @@ static int plan(struct sched *s)
 		ret = kvc_batch_plan(s->batch, s->items, s->nitems);
 		if (!ret)
 			return 0;
+		if (ret == -ESTALE && sched_revoked(s))
+			continue;
 		if (ret != -ENOSPC && ret != -EDQUOT && ret != -E2BIG)
 			return complain("no step can be made: %s",
 					kvc_errmsg(s->e->kvc));
@@ -148,6 +184,7 @@ static int plan(struct sched *s)
 	}
 }
 
+/* 0; 1 pages were revoked meanwhile, and the step was not; -1. */
 static int forward(struct sched *s)
 {
 	int ret;
@@ -156,10 +193,16 @@ static int forward(struct sched *s)
 			    s->nwant, s->logits);
 	if (ret) {
 		kvc_batch_abort(s->batch);
+		if (ret == -ESTALE)
+			return 1;
 		return complain("a step of %u rows failed: %s", s->rows,
 				strerror(-ret));
 	}
 	ret = kvc_batch_commit(s->batch);
+	if (ret == -ESTALE) {
+		kvc_batch_abort(s->batch);
+		return 1;
+	}
 	if (ret)
 		return complain("a step could not be kept: %s",
 				kvc_errmsg(s->e->kvc));
@@ -246,13 +289,15 @@ static int step(struct sched *s)
 {
 	double begin = now(), secs;
 	unsigned int i;
+	int ret;
 
 	if (plan(s))
 		return -1;
 	if (!s->nitems)
 		return 0;
-	if (forward(s))
-		return -1;
+	ret = forward(s);
+	if (ret)
+		return ret < 0 ? -1 : 0;
 	secs = now() - begin;
 	account(s, secs);
 	for (i = 0; i < s->nwant; i++)
@@ -262,35 +307,39 @@ static int step(struct sched *s)
 	return 0;
 }
 
-static bool unfinished(const struct sched *s)
+/* 1 there are conversations, 0 none and none to come, -1. */
+static int feed(struct sched *s)
 {
-	unsigned int i;
+	int more = 1;
 
-	for (i = 0; i < s->n; i++)
-		if (s->v[i]->state != CONV_DONE)
-			return true;
-	return false;
+	while (s->hooks->feed && more > 0 && !interrupted()) {
+		more = s->hooks->feed(s->hooks->arg, !s->n);
+		if (s->n)
+			break;
+	}
+	return more < 0 ? -1 : s->n > 0;
 }
 
-int sched_run(struct sched *s, struct conv **v, unsigned int n)
+int sched_run(struct sched *s, const struct sched_hooks *hooks)
 {
-	unsigned int i;
 	int ret = 0;
 
-	s->v = v;
-	s->n = n;
+	s->hooks = hooks;
 	s->changed = true;
-	while (!ret && !interrupted() && unfinished(s)) {
-		ret = sched_admit(s);
+	while (!ret && !interrupted()) {
+		ret = feed(s);
+		if (ret <= 0 || interrupted())
+			break;
+		ret = sched_relieve(s);
+		if (!ret)
+			ret = sched_admit(s);
 		if (!ret)
 			ret = step(s);
 	}
 	progress_clear();
-	for (i = 0; i < n; i++) {
-		if (v[i]->state == CONV_DONE)
-			continue;
-		v[i]->finish = ret ? FINISH_FAILED : FINISH_INTERRUPTED;
-		sched_end(s, v[i]);
+	while (s->n) {
+		s->v[0]->finish = ret ? FINISH_FAILED : FINISH_INTERRUPTED;
+		sched_end(s, s->v[0]);
 	}
 	return ret;
 }

@@ -15,14 +15,31 @@ struct emit;
 struct engine;
 struct kvc_batch;
 struct kvc_item;
+struct kvc_room;
+
+/**
+ * struct sched_hooks - what a run asks of, and tells, its caller
+ * @feed: add conversations that have come meanwhile, with sched_add(); @wait:
+ *        nothing else is to be done. 1 there may be more, 0 no more come, -1
+ *        after a complaint. May be NULL
+ * @ended: a conversation has. May be NULL
+ * @arg: for both
+ */
+struct sched_hooks {
+	int (*feed)(void *arg, bool wait);
+	void (*ended)(void *arg, struct conv *c);
+	void *arg;
+};
 
 /**
  * struct sched - a run of many conversations
  * @e: the engine
  * @emit: where text goes
  * @timing: where each token's time goes, or NULL
- * @v: all conversations, in the order of arrival
+ * @hooks: see there
+ * @v: conversations that have not ended, in the order of arrival
  * @n: their number
+ * @cap: room at @v
  * @run: those that hold pages and take part in steps, in the order of start
  * @nrun: their number
  * @changed: something that lets a waiting one start may have happened
@@ -43,13 +60,17 @@ struct kvc_item;
  * @decoded: tokens out of steps that had none
  * @decode_s: seconds in those steps
  * @peak_pages: pages held at most at a time, each once
+ * @asked: pages that others asked for, or limits that were lowered
+ * @gave: conversations that gave way to that
  */
 struct sched {
 	const struct engine *e;
 	const struct emit *emit;
 	FILE *timing;
+	const struct sched_hooks *hooks;
 	struct conv **v;
 	unsigned int n;
+	unsigned int cap;
 	struct conv **run;
 	unsigned int nrun;
 	bool changed;
@@ -70,6 +91,8 @@ struct sched {
 	uint64_t decoded;
 	double decode_s;
 	uint64_t peak_pages;
+	uint64_t asked;
+	uint64_t gave;
 };
 
 /* 0, or -1 after a complaint. */
@@ -77,15 +100,17 @@ int sched_init(struct sched *s, const struct engine *e,
 	       const struct emit *emit, FILE *timing);
 void sched_free(struct sched *s);
 
+/* One more: begun, and the last to arrive. */
+void sched_add(struct sched *s, struct conv *c);
+
 /**
  * sched_run() - until every conversation has ended, or SIGINT
- * @s: the scheduler
- * @v: the conversations, begun, in the order of arrival
- * @n: their number
+ * @s: the scheduler, with conversations
+ * @hooks: see there
  *
  * Return: 0, or -1 after a complaint.
  */
-int sched_run(struct sched *s, struct conv **v, unsigned int n);
+int sched_run(struct sched *s, const struct sched_hooks *hooks);
 
 /* admit.c: who starts, and who gives way. */
 
@@ -96,6 +121,31 @@ int sched_admit(struct sched *s);
  * Return: 0; -1 after a complaint.
  */
 int sched_make_room(struct sched *s);
+/* It waits, without pages, and is continued later. */
+void sched_preempt(struct sched *s, struct conv *c);
+
+/* wait.c: pages that a conversation takes to start, and others hold. */
+
+/* How much it would take, and whether that is there. 0 or -errno. */
+int sched_predict(const struct sched *s, const struct conv *c, uint32_t extra,
+		  struct kvc_room *room);
+/* All pages of its tokens, or none and -errno. */
+int sched_take_pages(const struct sched *s, struct conv *c);
+/*
+ * Nobody runs, and this one gets no pages: wait for them, first come, first
+ * served. Return: 1 it has them; 0 it has none, as a signal came or it was
+ * refused and has ended; -1 after a complaint.
+ */
+int sched_wait(struct sched *s, struct conv *c);
+
+/* pressure.c: others want pages. */
+
+/* Give what is asked for. 0, or -1 after a complaint. */
+int sched_relieve(struct sched *s);
+/* What was asked for until now is answered. */
+void sched_relieved(struct sched *s);
+/* Pages of running conversations were revoked: so many compute them again. */
+unsigned int sched_revoked(struct sched *s);
 
 /* sched.c: @c ends for the reason in its @finish. */
 void sched_end(struct sched *s, struct conv *c);

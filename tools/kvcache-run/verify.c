@@ -51,6 +51,7 @@ struct kept {
  * @cap: room at @digests, in positions
  * @pages: [@npages] handles of the pages that it gave back, which hold @nrows
  * @npages: their number
+ * @lost: its pages were revoked, and it has not begun again
  * @kept: logits, by ascending position
  * @nkept: their number
  * @buf: rows of one layer's K or V, [heads][READ_ROWS][dim]
@@ -63,6 +64,7 @@ struct check {
 	uint32_t cap;
 	uint64_t *pages;
 	uint32_t npages;
+	bool lost;
 	struct kept *kept;
 	uint32_t nkept;
 	uint8_t *buf;
@@ -222,6 +224,17 @@ void check_drop(struct check *k, const struct kvc_seq *seq)
 	kvc_seq_handles(seq, 0, k->pages, k->npages);
 }
 
+void check_lost(struct check *k)
+{
+	k->lost = true;
+	k->nrows = 0;
+}
+
+bool check_is_lost(const struct check *k)
+{
+	return k->lost;
+}
+
 static uint32_t least(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
@@ -239,6 +252,7 @@ void check_back(struct check *k, const struct kvc_seq *seq)
 
 	kvc_seq_handles(seq, 0, pages, npages);
 	k->nrows = least(k->nrows, kvc_seq_len(seq));
+	k->lost = false;
 	for (at = 0; at < k->nrows; at += n) {
 		i = at / per_page;
 		n = least(per_page - at % per_page, k->nrows - at);

@@ -67,6 +67,9 @@ void check_rows(struct check *k, const struct kvc_seq *seq);
 void check_same(struct check *k, const struct kvc_seq *seq);
 /* The same, before the pages are given back. */
 void check_drop(struct check *k, const struct kvc_seq *seq);
+/* Its pages were revoked: nothing is known of what it will have. */
+void check_lost(struct check *k);
+bool check_is_lost(const struct check *k);
 /* It has pages again, after check_drop(): those that it had must be as it left them. */
 void check_back(struct check *k, const struct kvc_seq *seq);
 /* Keep the logits that chose the token after position @pos. */

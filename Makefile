@@ -61,6 +61,9 @@ LDFLAGS_ALL = -pthread $(SANFLAGS) $(LDFLAGS)
 LDLIBS_LIB := -lnettle -lm
 LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
 
+# What serves a machine needs none of what models do.
+ldlibs-kvcache-broker := $(LDLIBS_LIB)
+
 # What the compiler must find, and the package that has it.
 headers-lib := nettle/sha2.h:nettle-dev
 headers-tools := $(headers-lib) oneapi/dnnl/dnnl.h:libdnnl-dev \
@@ -71,6 +74,7 @@ flags-kmod/% := -Ilib/shim
 flags-lib/% := -Ilib/shim -Ikmod -Ilib -fvisibility=hidden
 flags-kernels/% := -fvisibility=hidden
 flags-tools/% := -Itools/common
+flags-tools/kvcache-broker := -Ilib/shim -Ikmod
 shims-for := tools/kvcache-bench/ledger_world.c
 flags-selftests/% := -Iselftests -Itools/common -Ilib -Ilib/shim -Ikmod
 
@@ -164,7 +168,7 @@ define tool-rule
 $(O)/$1: $$(call objs,$$(call tool-src,$1)) $(common-a) $(lib-a)
 	$$(call quiet,LD,$$@)
 	$$(Q)$$(CC) $$(LDFLAGS_ALL) -o $$@ $$(filter %.o,$$^) \
-		$(common-a) $(lib-a) $$(LDLIBS_TOOLS)
+		$(common-a) $(lib-a) $$(or $$(ldlibs-$1),$$(LDLIBS_TOOLS))
 endef
 $(foreach t,$(tool-names),$(eval $(call tool-rule,$t)))
 
@@ -197,8 +201,8 @@ $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
 
 # The kinds of test, cheapest first. Those of the library and the tools make
 # sense under sanitizers too.
-suites := style uapi unit kernels conformance tools vm
-san-suites := unit kernels conformance tools
+suites := style uapi unit kernels conformance tools broker vm
+san-suites := unit kernels conformance tools broker
 tests-in = $(filter $(addprefix $(O)/selftests/,$(addsuffix /%,$1)),$(tests)) \
 	$(foreach s,$1,$(wildcard selftests/$s/test_*.sh))
 
@@ -269,7 +273,7 @@ include selftests/vm/vm.mk
 public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
-man-pages := $(wildcard Documentation/man/*.1)
+man-pages := $(wildcard Documentation/man/*.[18])
 # libkvcache.pc can be moved where its folders are below the prefix.
 below-prefix = $(patsubst $(prefix)/%,$${prefix}/%,$1)
 fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
@@ -278,7 +282,7 @@ fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
 
 install: lib tools
 	$(Q)$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(bindir) \
-		$(DESTDIR)$(mandir)/man1
+		$(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man8
 	$(Q)$(INSTALL) -m 644 $(lib-a) $(DESTDIR)$(libdir)/libkvcache.a
 	$(Q)$(INSTALL) -m 755 $(lib-so) \
 		$(DESTDIR)$(libdir)/libkvcache.so.$(VERSION)
@@ -292,7 +296,8 @@ install: lib tools
 	done
 	$(Q)$(if $(tools),$(INSTALL) -m 755 $(tools) $(DESTDIR)$(bindir))
 	$(Q)for m in $(man-pages); do \
-		$(fill-in) $$m >$(DESTDIR)$(mandir)/man1/$${m##*/} || exit; \
+		$(fill-in) $$m >$(DESTDIR)$(mandir)/man$${m##*.}/$${m##*/} || \
+			exit; \
 	done
 
 uninstall:
@@ -300,7 +305,8 @@ uninstall:
 		$(notdir $(lib-so)) libkvcache.so.$(VERSION) \
 		pkgconfig/libkvcache.pc) \
 		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
-		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(man-pages))) \
+		$(foreach m,$(man-pages),\
+			$(DESTDIR)$(mandir)/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 		$(foreach h,$(public-headers),\
 			$(DESTDIR)$(includedir)/$(lastword $(subst :, ,$h)))
 	$(Q)rmdir $(DESTDIR)$(includedir)/kvcache 2>/dev/null || :

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 rst=$(find Documentation -name '*.rst')
-man=$(find Documentation -name '*.1')
+man=$(find Documentation -name '*.[18]')
 
 rst_syntax()
 {
@@ -100,7 +100,7 @@ options_of_help()
 }
 same_options()
 {
-	options_of_man "Documentation/man/$1.1" >"$tmp/man"
+	options_of_man "Documentation/man/$1".[18] >"$tmp/man"
 	options_of_help "$build/$1" >"$tmp/help"
 	[ -s "$tmp/help" ] && diff "$tmp/help" "$tmp/man"
 }
@@ -114,7 +114,7 @@ done
 for main in tools/*/main.c; do
 	tool=$(basename "$(dirname "$main")")
 	[ "$tool" = '*' ] && continue
-	check "$tool has a manual page" [ -f "Documentation/man/$tool.1" ]
+	check "$tool has a manual page" ls "Documentation/man/$tool".[18]
 	if [ -x "$build/$tool" ]; then
 		check "$tool: manual page and --help agree" same_options "$tool"
 	else

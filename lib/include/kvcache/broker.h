@@ -13,13 +13,21 @@
  * preceded by messages of KVCB_NR_PAGES, with the same cookie, which carry them
  * (SCM_RIGHTS), one for each page, in the order of the entries. Each is a memory
  * file of one page. What is revoked, freed or taken is truncated to nothing:
- * whoever touches it then gets SIGBUS.
+ * whoever touches it then gets SIGBUS. A page that was taken before its message
+ * could be sent comes as a file of no bytes.
+ *
+ * PUBLISH makes a copy: the handle is the same, the file is another one, which
+ * can only be read, and what was mapped of the old one is gone. The null page is
+ * zeros, and has no file.
  *
  * Who calls is who the kernel says (SO_PEERCRED at connect, SCM_CREDENTIALS of
- * each message): ATTACH binds the connection to the process that sent it.
+ * each message): ATTACH binds the connection to the process that sent it. Others
+ * get EPERM, and EOWNERDEAD when that process has ended.
  *
- * A message that is no request at all (wrong magic, shorter than its head) ends
- * the connection. All numbers are of the host's byte order.
+ * A message that is no request at all (wrong magic, shorter than its head,
+ * longer than KVCB_MSG_MAX) ends the connection; descriptors that come with one
+ * are dropped. A request whose struct's size is not what is left of the message
+ * is EINVAL. All numbers are of the host's byte order.
  */
 #ifndef KVCACHE_BROKER_H
 #define KVCACHE_BROKER_H
@@ -32,8 +40,16 @@
 #define KVCB_MSG_MAX	(16U * 1024 + 16)
 #define KVCB_FDS_MAX	253
 
-/* Requests that may be under way on one connection; more wait unread. */
+/*
+ * Requests under way on one connection, those that wait for pages or events
+ * aside; more stay unread. A client that takes no reply for KVCB_STALL_S seconds
+ * while there are some is cut off.
+ */
 #define KVCB_INFLIGHT	64
+#define KVCB_STALL_S	30
+
+/* Requests of one connection that wait: EBUSY for one more. */
+#define KVCB_WAITING	256
 
 /**
  * struct kvcb_head - first in each message

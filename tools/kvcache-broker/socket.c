@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+/*
+ * socket.c - where the broker listens: a path, or sockets that systemd passes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "socket.h"
+#include "util.h"
+
+#define FIRST_PASSED	3
+#define BACKLOG		4096	/* the kernel's own bound is lower */
+
+char *socket_default(bool user)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+
+	if (!user)
+		return xasprintf("/run/kvcache/broker");
+	if (dir && *dir == '/')
+		return xasprintf("%s/kvcache/broker", dir);
+	complain("--user: XDG_RUNTIME_DIR is not set: set it, or give --socket PATH");
+	return NULL;
+}
+
+static int address(struct sockaddr_un *a, const char *path)
+{
+	memset(a, 0, sizeof(*a));
+	a->sun_family = AF_UNIX;
+	if (strlen(path) >= sizeof(a->sun_path))
+		return complain("%s: longer than a socket's path can be (%zu): give --socket PATH",
+				path, sizeof(a->sun_path) - 1);
+	strcpy(a->sun_path, path);
+	return 0;
+}
+
+/* The folder it is in; those above must exist. */
+static int make_folder(const char *path, bool user)
+{
+	const char *slash = strrchr(path, '/');
+	char *dir;
+	int err;
+
+	if (!slash || slash == path)
+		return 0;
+	dir = xasprintf("%.*s", (int)(slash - path), path);
+	err = mkdir(dir, user ? 0700 : 0755);
+	if (err && errno == EEXIST)
+		err = 0;
+	if (err)
+		complain("%s: %s: make it, or give --socket PATH", dir,
+			 strerror(errno));
+	free(dir);
+	return err;
+}
+
+/* One broker at a time looks at what is there. */
+static int lock(struct listener *l)
+{
+	char *path = xasprintf("%s.lock", l->path);
+
+	l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (l->lock < 0)
+		complain("%s: %s: give --socket PATH", path, strerror(errno));
+	free(path);
+	if (l->lock < 0)
+		return -1;
+	if (!flock(l->lock, LOCK_EX | LOCK_NB))
+		return 0;
+	return complain("%s: another broker listens there: stop it, or give --socket PATH",
+			l->path);
+}
+
+/* Removes a socket at which nobody listens. */
+static int clear_path(const struct sockaddr_un *a)
+{
+	struct stat st;
+	int fd, err;
+
+	if (lstat(a->sun_path, &st))
+		return 0;
+	if (!S_ISSOCK(st.st_mode))
+		return complain("%s: is no socket: remove it, or give --socket PATH",
+				a->sun_path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return complain("socket: %s", strerror(errno));
+	err = connect(fd, (const struct sockaddr *)a, sizeof(*a)) ? errno : 0;
+	close(fd);
+	if (err != ECONNREFUSED)
+		return complain("%s: somebody listens there: stop it, or give --socket PATH",
+				a->sun_path);
+	if (unlink(a->sun_path))
+		return complain("%s: %s", a->sun_path, strerror(errno));
+	return 0;
+}
+
+static int bind_at(struct listener *l, const struct sockaddr_un *a, bool user)
+{
+	mode_t mask = umask(user ? 0177 : 0111);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
+	int err = fd < 0 ||
+		  bind(fd, (const struct sockaddr *)a, sizeof(*a)) ||
+		  listen(fd, BACKLOG);
+	struct stat st;
+
+	if (err)
+		complain("%s: %s", a->sun_path, strerror(errno));
+	umask(mask);
+	if (err || lstat(a->sun_path, &st)) {
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	return fd;
+}
+
+int socket_make(struct listener *l, const char *path, bool user)
+{
+	struct sockaddr_un a;
+	int fd = -1;
+
+	l->path = xasprintf("%s", path);
+	l->lock = -1;
+	if (!address(&a, path) && !make_folder(path, user) && !lock(l) &&
+	    !clear_path(&a))
+		fd = bind_at(l, &a, user);
+	if (fd >= 0)
+		return fd;
+	l->ino = 0;
+	socket_remove(l);
+	return -1;
+}
+
+/* The lock stays: whoever waits for it has it open. */
+void socket_remove(struct listener *l)
+{
+	struct stat st;
+
+	if (l->path && l->ino && !lstat(l->path, &st) && st.st_ino == l->ino &&
+	    st.st_dev == l->dev)
+		unlink(l->path);
+	if (l->path && l->lock >= 0)
+		close(l->lock);
+	free(l->path);
+	l->path = NULL;
+}
+
+/* ---- systemd ------------------------------------------------------------- */
+
+int socket_passed(void)
+{
+	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+	uint64_t p, n;
+	int k;
+
+	if (!pid || !fds || !parse_u64(pid, 1, INT32_MAX, &p) ||
+	    (pid_t)p != getpid() || !parse_u64(fds, 1, 1024, &n))
+		return 0;
+	for (k = 0; k < (int)n; k++)
+		fcntl(FIRST_PASSED + k, F_SETFD, FD_CLOEXEC);
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_FDNAMES");
+	return n;
+}
+
+static bool option_is(int fd, int opt, int want)
+{
+	socklen_t len = sizeof(int);
+	int v;
+
+	return !getsockopt(fd, SOL_SOCKET, opt, &v, &len) && v == want;
+}
+
+bool socket_is_ours(int fd)
+{
+	return option_is(fd, SO_DOMAIN, AF_UNIX) &&
+	       option_is(fd, SO_TYPE, SOCK_SEQPACKET) &&
+	       option_is(fd, SO_ACCEPTCONN, 1) &&
+	       !fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+void notify(const char *what)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	size_t len = path ? strlen(path) : 0;
+	int fd;
+
+	if (len < 2 || len >= sizeof(a.sun_path) ||
+	    (*path != '/' && *path != '@'))
+		return;
+	memcpy(a.sun_path, path, len);
+	/* "@" stands for the NUL of an abstract name. */
+	if (*path == '@')
+		a.sun_path[0] = 0;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (sendto(fd, what, strlen(what), MSG_NOSIGNAL,
+		   (struct sockaddr *)&a,
+		   offsetof(struct sockaddr_un, sun_path) + len) < 0)
+		complain("NOTIFY_SOCKET: %s", strerror(errno));
+	close(fd);
+}

@@ -229,6 +229,25 @@ static int take_events(struct kvcache_client *c, struct kvcache_event *ev,
 	return rc;
 }
 
+/* One reader at a time, so that what it cannot take can be put back. */
+static ssize_t read_events(struct kvcache_client *c, char __user *buf,
+			   struct kvcache_event *ev, u32 nr)
+{
+	ssize_t rc;
+
+	if (mutex_lock_interruptible(&c->attach))
+		return -ERESTARTSYS;
+	rc = take_events(c, ev, nr);
+	if (rc > 0 && copy_to_user(buf, ev, rc * sizeof(*ev))) {
+		mutex_lock(&kvcache.lock);
+		kvl_events_return(c->cmd.client, ev, rc);
+		mutex_unlock(&kvcache.lock);
+		rc = -EFAULT;
+	}
+	mutex_unlock(&c->attach);
+	return rc > 0 ? rc * sizeof(*ev) : rc;
+}
+
 static bool events_pending(struct kvcache_client *c)
 {
 	bool any;
@@ -247,7 +266,7 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 			 READ_EVENTS);
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	struct kvcache_event *ev;
-	int rc;
+	ssize_t rc;
 
 	if (!want)
 		return -EINVAL;
@@ -255,7 +274,7 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 	if (!ev)
 		return -ENOMEM;
 	add_wait_queue(&kvcache.events, &wait);
-	while (!(rc = take_events(c, ev, want))) {
+	while (!(rc = read_events(c, buf, ev, want))) {
 		rc = file->f_flags & O_NONBLOCK ? -EAGAIN :
 		     signal_pending(current) ? -ERESTARTSYS : 0;
 		if (rc)
@@ -263,9 +282,6 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 		wait_woken(&wait, TASK_INTERRUPTIBLE, MAX_SCHEDULE_TIMEOUT);
 	}
 	remove_wait_queue(&kvcache.events, &wait);
-	if (rc > 0)
-		rc = copy_to_user(buf, ev, rc * sizeof(*ev)) ? -EFAULT :
-		     rc * (int)sizeof(*ev);
 	kfree(ev);
 	return rc;
 }

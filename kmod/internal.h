@@ -71,7 +71,7 @@ struct kvcache_pool {
  * @cmd: the ledger's side; @cmd.client is set by KVCACHE_ATTACH, for good
  * @inode: what its mappings are mappings of
  * @link: in kvcache_device.clients, once attached
- * @attach: one KVCACHE_ATTACH at a time
+ * @attach: one KVCACHE_ATTACH, or read() of events, at a time
  * @mm: the owner's memory, once attached; compared, never used
  * @mn: tells when @mm ends; holds @mm's struct
  * @dead: the owner has ended

@@ -664,6 +664,12 @@ u32 kvl_events(struct kvl *l, struct kvl_client *c, struct kvcache_event *ev,
 	return k;
 }
 
+void kvl_events_return(struct kvl_client *c, const struct kvcache_event *ev,
+		       u32 nr)
+{
+	c->ev_next -= nr + ev[0].dropped;
+}
+
 bool kvl_events_pending(const struct kvl *l, const struct kvl_client *c)
 {
 	return c->listens && l->tenant[c->tenant]->ev_next != c->ev_next;

@@ -527,6 +527,9 @@ int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now);
  */
 u32 kvl_events(struct kvl *l, struct kvl_client *c, struct kvcache_event *ev,
 	       u32 nr);
+/* These did not reach it: the next kvl_events() returns them again. */
+void kvl_events_return(struct kvl_client *c, const struct kvcache_event *ev,
+		       u32 nr);
 /* Grows with every event that some client has yet to read. */
 u64 kvl_posted(const struct kvl *l);
 /* Whether kvl_events() would return any. */

@@ -234,6 +234,11 @@ void model_events(struct model *m)
 		if (!m->failed && memcmp(&ea[k], &eb[k], sizeof(ea[k])))
 			model_fail(m, "event %u of type %u", k, eb[k].type);
 	}
+	if (m->failed || !b || m->op->c % 4)
+		return;
+	model_note(m, "events: client %u: returned", c);
+	kvl_events_return(m->client[c], ea, a);
+	m->o.client[c].cursor -= b + eb[0].dropped;
 }
 
 /* ---- pools ----------------------------------------------------------- */

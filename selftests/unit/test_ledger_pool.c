@@ -450,6 +450,34 @@ TEST_F(ledger, a_slow_reader_is_told_what_it_lost)
 	ASSERT_EQ(1, kvl_events(self->l, a, ev, 16));
 }
 
+TEST_F(ledger, events_that_did_not_arrive_come_again)
+{
+	struct kvl_client *c = lone_user(self, 4);
+	struct kvcache_event ev[16];
+	u32 k;
+
+	ASSERT_EQ(0, kvl_events(self->l, c, NULL, 0));
+	for (k = 0; k < 3; k++)
+		missing(self, c, 5 + k, -E2BIG);
+	ASSERT_EQ(0, kvl_events(self->l, c, ev, 16));
+	for (k = 0; k < 10; k++) {
+		DO(0, set_limits(self, 1, 0, 0, 1 + k % 3, NEVER));
+		DO(0, kvl_tenant_flush(self->l, 1, 0, 9, self->now));
+	}
+	/* Of ten, eight are kept. */
+	ASSERT_EQ(3, kvl_events(self->l, c, ev, 3));
+	ASSERT_EQ(2, ev[0].dropped);
+	kvl_events_return(c, ev, 3);
+	ASSERT_TRUE(kvl_events_pending(self->l, c));
+	ASSERT_EQ(8, kvl_events(self->l, c, &ev[4], 12));
+	ASSERT_EQ(0, memcmp(ev, &ev[4], 3 * sizeof(ev[0])));
+	kvl_events_return(c, &ev[4], 8);
+	DO(0, kvl_tenant_flush(self->l, 1, 0, 9, self->now));
+	ASSERT_EQ(8, kvl_events(self->l, c, &ev[4], 12));
+	ASSERT_EQ(3, ev[4].dropped);
+	ASSERT_EQ(0, kvl_events(self->l, c, ev, 16));
+}
+
 TEST_F(ledger, sequence_numbers_grow_with_changes_only)
 {
 	struct kvl_client *c;

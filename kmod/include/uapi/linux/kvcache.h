@@ -939,7 +939,8 @@ struct kvcache_pool_set {
 
 /**
  * struct kvcache_event - what read() returns, one record or more; the queue of
- * an open begins with its first read() or poll()
+ * an open begins with its first read() or poll(); what could not be copied
+ * (EFAULT) is returned by the next one
  * @type: KVCACHE_EV_*
  * @pool: the pool
  * @tenant: tenant that it is about

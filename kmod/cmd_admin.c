@@ -128,9 +128,11 @@ int kvl_cmd_pool_prepare(struct kvl_cmd *x, struct kvl_cmd_frame *f)
 	if (a->kind || a->page_size || a->name[0] ||
 	    (a->nr_pages && a->op != KVCACHE_POOL_RESIZE))
 		return -EINVAL;
-	if (a->op == KVCACHE_POOL_RESIZE)
-		return x->ops->memory_grow(x, a->pool, a->nr_pages);
-	return 0;
+	if (a->op != KVCACHE_POOL_RESIZE)
+		return 0;
+	/* Should it end before the ledger knows of more, these are all. */
+	f->nr_pages = kvl_pool_pages(x->ledger, a->pool);
+	return x->ops->memory_grow(x, a->pool, a->nr_pages);
 }
 
 static int pool_create(struct kvl_cmd *x, struct kvl_cmd_frame *f)

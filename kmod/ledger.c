@@ -399,6 +399,13 @@ int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
 	       !(last->flags & KVL_PF_STUCK) ? 1 : -EBUSY;
 }
 
+u64 kvl_pool_pages(const struct kvl *l, u32 pool)
+{
+	const struct kvl_pool *p = kvl_pool_get(l, pool);
+
+	return p ? p->nr_pages : 0;
+}
+
 int kvl_pool_drain(struct kvl *l, u32 pool, u64 now)
 {
 	struct kvl_pool *p = kvl_pool_get(l, pool);

@@ -258,6 +258,12 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out);
  */
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now);
 
+/*
+ * Pages it has, 0 if there is none. No lock, where pools are made, resized and
+ * removed one at a time, and this is one of those times.
+ */
+u64 kvl_pool_pages(const struct kvl *l, u32 pool);
+
 /* Hand out nothing, cache nothing, find nothing; waiters get -ESHUTDOWN. */
 int kvl_pool_drain(struct kvl *l, u32 pool, u64 now);
 int kvl_pool_resume(struct kvl *l, u32 pool);

@@ -165,9 +165,11 @@ void kvcache_pool_shrink(struct kvcache_pool *p, u64 nr_pages)
 	u32 i, was;
 
 	lockdep_assert_held(&kvcache.admin);
+	if (nr_pages >= p->nr_pages)
+		return;
 	kvcache_lock();
 	was = p->nr_pages;
-	p->nr_pages = min_t(u64, was, nr_pages);
+	p->nr_pages = nr_pages;
 	kvcache_unlock();
 	synchronize_srcu(&kvcache_srcu);
 	for (i = was; i > p->nr_pages; i--) {

@@ -48,7 +48,6 @@ struct kvl *kvl_create(const struct kvl_config *cfg)
 
 void kvl_destroy(struct kvl *l)
 {
-	struct kvl_nodes *chunk;
 	u32 k;
 
 	if (!l)
@@ -59,10 +58,7 @@ void kvl_destroy(struct kvl *l)
 		kvl_tenant_free(l->tenant[k]);
 	for (k = 1; l->client && k <= l->max_clients; k++)
 		kvl_client_free(l->client[k]);
-	while ((chunk = l->chunks)) {
-		l->chunks = chunk->next;
-		kvfree(chunk);
-	}
+	kvl_nodes_free(l->chunks);
 	kvfree(l->tenant);
 	kvfree(l->client);
 	kvfree(l);
@@ -89,7 +85,12 @@ struct kvl_nodes *kvl_nodes_alloc(u32 nr)
 
 void kvl_nodes_free(struct kvl_nodes *nodes)
 {
-	kvfree(nodes);
+	struct kvl_nodes *next;
+
+	for (; nodes; nodes = next) {
+		next = nodes->next;
+		kvfree(nodes);
+	}
 }
 
 void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes)
@@ -98,6 +99,7 @@ void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes)
 
 	nodes->next = l->chunks;
 	l->chunks = nodes;
+	l->nr_nodes += nodes->nr;
 	for (k = nodes->nr; k--; )
 		kvl_node_put(l, &nodes->node[k]);
 }
@@ -282,6 +284,7 @@ void kvl_pool_free(struct kvl_pool *p)
 {
 	if (!p)
 		return;
+	kvl_nodes_free(p->nodes);
 	kvfree(p->heap[0].e);
 	kvfree(p->heap[1].e);
 	kvfree(p->acct);
@@ -316,6 +319,18 @@ int kvl_pool_add(struct kvl *l, struct kvl_pool *p)
 	return id;
 }
 
+/* Nodes go with a pool when no other one has any in use. */
+static void kvl_shed_nodes(struct kvl *l, struct kvl_pool *gone)
+{
+	if (l->nr_spare != l->nr_nodes)
+		return;
+	gone->nodes = l->chunks;
+	l->chunks = NULL;
+	l->spare = NULL;
+	l->nr_spare = 0;
+	l->nr_nodes = 0;
+}
+
 int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
 {
 	struct kvl_pool *p = kvl_pool_get(l, pool);
@@ -339,6 +354,7 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
 	}
 	list_for_each_entry(t, &l->tenants, link)
 		l->nr_revoke -= p->acct[t->id].revoke_at != KVCACHE_TIME_NEVER;
+	kvl_shed_nodes(l, p);
 	l->last_gen[pool] = p->last_gen;
 	l->pool[pool] = NULL;
 	l->seq++;

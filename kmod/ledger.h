@@ -176,7 +176,10 @@ u64 kvl_seq(const struct kvl *l);
 struct kvl_nodes *kvl_nodes_alloc(u32 nr);
 /* No lock. Nodes that were not handed over. */
 void kvl_nodes_free(struct kvl_nodes *nodes);
-/* Hands nodes over; the ledger keeps them until kvl_destroy(). */
+/*
+ * Hands nodes over; the ledger keeps them until kvl_destroy(), or until a pool
+ * is removed and no other one has any in use.
+ */
 void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes);
 
 /**

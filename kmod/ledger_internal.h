@@ -284,6 +284,7 @@ struct kvl_clock {
  * @waiters: requests in @queue, @backed and the accounts' queues
  * @promises: of those in @queue, requests of tenants with a min
  * @wanted: pages wanted by the last KVCACHE_EV_RECLAIM
+ * @nodes: of a pool that was removed: nodes that went with it
  * @acct: accounts by tenant number
  */
 struct kvl_pool {
@@ -328,6 +329,7 @@ struct kvl_pool {
 	u64 reclaims;
 	u64 lookups;
 	u64 hits;
+	struct kvl_nodes *nodes;
 	struct kvl_account *acct;
 	char name[KVCACHE_NAME_LEN];
 };
@@ -410,6 +412,7 @@ struct kvl {
 	struct list_head done;		/* requests to be woken */
 	struct kvl_node *spare;
 	u32 nr_spare;
+	u32 nr_nodes;
 	u32 max_tenants;
 	u32 max_clients;
 	u32 tenant_clients;

@@ -287,6 +287,35 @@ TEST_F(ledger, handles_do_not_outlive_their_pool)
 	die(self, c);
 }
 
+static void remove_pool(SELF, u32 pool)
+{
+	struct kvl_pool *p;
+
+	DO(0, kvl_pool_remove(self->l, pool, &p));
+	kvl_pool_free(p);
+}
+
+TEST_F(ledger, nodes_go_when_no_pool_has_any_in_use)
+{
+	struct kvl_client *c = lone_user(self, 4);
+	u64 h[2];
+
+	add_pool(self, "b", 4, 0, KVL_POOL_DIRECT);
+	DO(0, get(self, c, 2, h));
+	DO(0, advise(self, c, h, 1, KVCACHE_ADVISE_VOLATILE, 0, 0, NULL));
+	remove_pool(self, 1);
+	/* One is in use, so they are all there. */
+	DO(0, advise(self, c, &h[1], 1, KVCACHE_ADVISE_VOLATILE, 0, 0, NULL));
+	DO(0, put(self, c, h, 2));
+	add_pool(self, "b", 4, 0, KVL_POOL_DIRECT);
+	remove_pool(self, 1);
+	DO(0, get(self, c, 1, h));
+	DO(-EAGAIN, advise(self, c, h, 1, KVCACHE_ADVISE_VOLATILE, 0, 0, NULL));
+	kvl_nodes_add(self->l, kvl_nodes_alloc(1));
+	DO(0, advise(self, c, h, 1, KVCACHE_ADVISE_VOLATILE, 0, 0, NULL));
+	die(self, c);
+}
+
 /* ---- events ------------------------------------------------------------- */
 
 #define ASSERT_EVENT(e, what, about, val)				\

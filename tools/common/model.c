@@ -58,28 +58,6 @@ void model_counters(const struct model *m, struct model_counters *out)
 	*out = m->count;
 }
 
-void model_cache(const struct model_info *info, uint32_t k_type,
-		 uint32_t v_type, const uint8_t *id, struct kvc_group *group,
-		 struct kvc_model *out)
-{
-	*group = (struct kvc_group){
-		.kv_heads = info->kv_heads,
-		.k_dim = info->head_dim,
-		.v_dim = info->head_dim,
-		.k_type = k_type,
-		.v_type = v_type,
-	};
-	*out = (struct kvc_model){
-		.sz = sizeof(*out),
-		.nlayers = info->nlayers,
-		.ngroups = 1,
-		.groups = group,
-		.q_heads = info->q_heads,
-	};
-	if (id)
-		memcpy(out->id, id, sizeof(out->id));
-}
-
 /* Elements of a row, rounded so that every array starts on a cache line. */
 static size_t round_up(size_t n)
 {

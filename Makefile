@@ -63,6 +63,7 @@ LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
 
 # What serves a machine needs none of what models do.
 ldlibs-kvcache-broker := $(LDLIBS_LIB)
+ldlibs-kvcachectl := -ljansson $(LDLIBS_LIB)
 
 # What the compiler must find, and the package that has it.
 headers-lib := nettle/sha2.h:nettle-dev

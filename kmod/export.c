@@ -6,10 +6,13 @@
  * who hold them, until the dma-buf is released.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
 #include <linux/fcntl.h>
 #include <linux/file.h>
 #include <linux/iosys-map.h>
+#include <linux/list.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/nospec.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -22,14 +25,26 @@
  * struct exported - what a dma-buf is of
  * @p: the pool, which stays while pages of it are pinned
  * @writable: the pages were PRIVATE
+ * @lock: protects @mapped
+ * @mapped: mappings of devices
  * @nr: pages
  * @i: which, in order
  */
 struct exported {
 	struct kvcache_pool *p;
 	bool writable;
+	struct mutex lock;
+	struct list_head mapped;
 	u32 nr;
 	u32 i[];
+};
+
+/* One mapping of a device. */
+struct mapped {
+	struct list_head link;
+	struct device *dev;
+	enum dma_data_direction dir;
+	struct sg_table table;
 };
 
 static u32 nr_folios(const struct exported *e)
@@ -45,41 +60,108 @@ static struct folio *nth_folio(const struct exported *e, u32 n)
 
 /* ---- what a dma-buf does ------------------------------------------------- */
 
+/* Bytes that the device, or what copies for it, takes in one entry. */
+static size_t max_entry(struct device *dev)
+{
+	size_t max = min_not_zero(dma_max_mapping_size(dev),
+				  (size_t)dma_get_max_seg_size(dev));
+
+	return max_t(size_t, ALIGN_DOWN(max, PAGE_SIZE), PAGE_SIZE);
+}
+
+static int fill_table(const struct exported *e, struct sg_table *table,
+		      size_t entry)
+{
+	size_t folio = PAGE_SIZE << e->p->order;
+	u32 n, each = DIV_ROUND_UP(folio, entry);
+	struct scatterlist *sg;
+	size_t at;
+	int err = sg_alloc_table(table, nr_folios(e) * each, GFP_KERNEL);
+
+	if (err)
+		return err;
+	for_each_sgtable_sg(table, sg, n) {
+		at = n % each * entry;
+		sg_set_page(sg, folio_page(nth_folio(e, n / each),
+					   at >> PAGE_SHIFT),
+			    min(entry, folio - at), 0);
+	}
+	return 0;
+}
+
 static struct sg_table *map_dma_buf(struct dma_buf_attachment *at,
 				    enum dma_data_direction dir)
 {
-	const struct exported *e = at->dmabuf->priv;
-	struct scatterlist *sg;
-	struct sg_table *table;
-	u32 n;
+	struct exported *e = at->dmabuf->priv;
+	struct mapped *m;
 	int err;
 
 	if (!e->writable && dir != DMA_TO_DEVICE)
 		return ERR_PTR(-EACCES);
-	table = kzalloc(sizeof(*table), GFP_KERNEL);
-	if (!table)
+	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	if (!m)
 		return ERR_PTR(-ENOMEM);
-	err = sg_alloc_table(table, nr_folios(e), GFP_KERNEL);
+	m->dev = at->dev;
+	m->dir = dir;
+	err = fill_table(e, &m->table, max_entry(m->dev));
 	if (err)
 		goto free;
-	for_each_sgtable_sg(table, sg, n)
-		sg_set_page(sg, folio_page(nth_folio(e, n), 0),
-			    folio_size(nth_folio(e, n)), 0);
-	err = dma_map_sgtable(at->dev, table, dir, 0);
-	if (!err)
-		return table;
-	sg_free_table(table);
+	err = dma_map_sgtable(m->dev, &m->table, dir, 0);
+	if (err)
+		goto free_table;
+	mutex_lock(&e->lock);
+	list_add(&m->link, &e->mapped);
+	mutex_unlock(&e->lock);
+	return &m->table;
+free_table:
+	sg_free_table(&m->table);
 free:
-	kfree(table);
+	kfree(m);
 	return ERR_PTR(err);
 }
 
 static void unmap_dma_buf(struct dma_buf_attachment *at, struct sg_table *table,
 			  enum dma_data_direction dir)
 {
-	dma_unmap_sgtable(at->dev, table, dir, 0);
+	struct mapped *m = container_of(table, struct mapped, table);
+	struct exported *e = at->dmabuf->priv;
+
+	mutex_lock(&e->lock);
+	list_del(&m->link);
+	mutex_unlock(&e->lock);
+	dma_unmap_sgtable(m->dev, table, m->dir, 0);
 	sg_free_table(table);
-	kfree(table);
+	kfree(m);
+}
+
+/*
+ * A device need not see memory as the CPU does: its caches, or, in a guest whose
+ * memory is encrypted, a copy of it (swiotlb). Whichever way the CPU is going to
+ * access the pages, what devices wrote comes first, and what is in the pages
+ * afterwards is what they see.
+ */
+static int begin_cpu_access(struct dma_buf *buf, enum dma_data_direction dir)
+{
+	struct exported *e = buf->priv;
+	struct mapped *m;
+
+	mutex_lock(&e->lock);
+	list_for_each_entry(m, &e->mapped, link)
+		dma_sync_sgtable_for_cpu(m->dev, &m->table, m->dir);
+	mutex_unlock(&e->lock);
+	return 0;
+}
+
+static int end_cpu_access(struct dma_buf *buf, enum dma_data_direction dir)
+{
+	struct exported *e = buf->priv;
+	struct mapped *m;
+
+	mutex_lock(&e->lock);
+	list_for_each_entry(m, &e->mapped, link)
+		dma_sync_sgtable_for_device(m->dev, &m->table, m->dir);
+	mutex_unlock(&e->lock);
+	return 0;
 }
 
 static int vmap_dma_buf(struct dma_buf *buf, struct iosys_map *map)
@@ -89,8 +171,6 @@ static int vmap_dma_buf(struct dma_buf *buf, struct iosys_map *map)
 	struct page **pages;
 	void *at;
 
-	if (!e->writable)
-		return -EACCES;
 	pages = kvmalloc_array(nr_folios(e), sizeof(*pages) * per_folio,
 			       GFP_KERNEL);
 	if (!pages)
@@ -167,13 +247,23 @@ static void release_dma_buf(struct dma_buf *buf)
 	kfree(e);
 }
 
-static const struct dma_buf_ops exported_ops = {
-	.map_dma_buf = map_dma_buf,
-	.unmap_dma_buf = unmap_dma_buf,
+#define EXPORTED_OPS							\
+	.map_dma_buf = map_dma_buf,					\
+	.unmap_dma_buf = unmap_dma_buf,					\
+	.begin_cpu_access = begin_cpu_access,				\
+	.end_cpu_access = end_cpu_access,				\
+	.mmap = mmap_dma_buf,						\
+	.release = release_dma_buf
+
+static const struct dma_buf_ops writable_ops = {
+	EXPORTED_OPS,
 	.vmap = vmap_dma_buf,
 	.vunmap = vunmap_dma_buf,
-	.mmap = mmap_dma_buf,
-	.release = release_dma_buf,
+};
+
+/* A vmap() that refuses is a warning of the kernel: there is none. */
+static const struct dma_buf_ops read_only_ops = {
+	EXPORTED_OPS,
 };
 
 /* ---- making one ---------------------------------------------------------- */
@@ -245,6 +335,8 @@ int kvcache_export(struct kvcache_client *c, struct kvcache_export *a,
 	e = kzalloc(struct_size(e, i, a->nr), GFP_KERNEL_ACCOUNT);
 	if (!e)
 		return -ENOMEM;
+	mutex_init(&e->lock);
+	INIT_LIST_HEAD(&e->mapped);
 	kvcache_lock();
 	err = pin_pages(c, e, a);
 	kvcache_unlock();
@@ -252,7 +344,7 @@ int kvcache_export(struct kvcache_client *c, struct kvcache_export *a,
 		kfree(e);
 		return err;
 	}
-	info.ops = &exported_ops;
+	info.ops = e->writable ? &writable_ops : &read_only_ops;
 	info.size = (size_t)e->nr << e->p->page_shift;
 	info.flags = fd_flags | (e->writable ? O_RDWR : O_RDONLY);
 	info.priv = e;

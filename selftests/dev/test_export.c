@@ -2,9 +2,7 @@
 /*
  * test_export.c - pages as a dma-buf: the same memory, as writable as the pages
  * were, and theirs until the last descriptor and mapping of it is gone.
- *
- * Attaching to it takes a driver that imports dma-bufs, of which there is none
- * in the kernels that these tests run in.
+ * What other drivers do with it is in test_import.c.
  */
 #include <linux/dma-buf.h>
 #include <sys/resource.h>

@@ -12,6 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 tree=$(cd "$here/../.." && pwd)
 build=${KVCACHE_BUILD:-$tree/build}
 tests=$build/selftests/dev
+importer=$build/importer-%/kvcache_importer.ko
 unit=$build/selftests/unit/test_
 conf=$build/selftests/conformance/test_
 # 10,000 clients are killed with FULL=1, instead of 2,000.
@@ -48,7 +49,13 @@ with_model()
 
 case $1 in
 check)
-	with_refs -d nbd 6.1,6.12 dev
+	with_refs -d nbd -d "$importer" 6.1,6.12 dev
+	# Devices have copies of the pages, as in a guest with encrypted memory.
+	(
+		export VM_APPEND="${VM_APPEND:-} swiotlb=force"
+		run -n bounce -d "$importer" -e BOUNCES=1 6.1,6.12 \
+			"$tests/test_import"
+	) || exit
 	# What the in-process backend has to do, the device does the same.
 	run -n same -T 250 -e KVCACHE_TEST_DEVICE=/dev/kvcache 6.12 \
 		"$conf"vllm "$conf"sglang "$conf"tensorrt_llm \
@@ -67,7 +74,7 @@ stress)
 debug)
 	# Everything, in kernels that watch: $build/linux/ has them.
 	for kernel in debug ${FULL:+kcsan}; do
-		with_refs -n dev -d nbd -t 1200 -T 400 -e KVCACHE_MODEL= \
+		with_refs -n dev -d nbd -d "$importer" -t 1200 -T 400 -e KVCACHE_MODEL= \
 			"$build/linux/$kernel" dev
 		run -n stress -t 1800 -T 900 -e "KILLS=${KILLS:-300}" \
 			-e "SEED=${SEED:-}" \

@@ -16,10 +16,10 @@
 #include "broker_conn.h"
 
 /*
- * Calls that wait at the broker at most: a broker reads no more than
- * KVCB_INFLIGHT requests, and one of them may be what the others wait for.
+ * Calls that wait at the broker at most; more wait here. It refuses those that
+ * are more than KVCB_WAITING.
  */
-#define WAITING_MAX	(KVCB_INFLIGHT / 2)
+#define WAITING_MAX	(KVCB_WAITING / 4)
 
 static void list_del(struct kvc_bcall **list, struct kvc_bcall *c)
 {
@@ -154,7 +154,7 @@ static int dispatch(struct kvc_bconn *s, size_t n)
 }
 
 /* Bytes of the next message, its descriptors in @fds; 0 the end, or -errno. */
-static ssize_t receive(struct kvc_bconn *s)
+static ssize_t receive(struct kvc_bconn *s, int flags)
 {
 	union {
 		struct cmsghdr align;
@@ -171,7 +171,7 @@ static ssize_t receive(struct kvc_bconn *s)
 	ssize_t n;
 
 	s->nr_fds = 0;
-	n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
+	n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC | flags);
 	if (n < 0)
 		return -errno;
 	for (cm = CMSG_FIRSTHDR(&m); cm; cm = CMSG_NXTHDR(&m, cm)) {
@@ -183,17 +183,22 @@ static ssize_t receive(struct kvc_bconn *s)
 	return m.msg_flags & MSG_TRUNC ? -EPROTO : n;
 }
 
-/* Lock held, and released meanwhile. -EINTR, or 0. */
-static int read_socket(struct kvc_bconn *s)
+/*
+ * Lock held, and released while it waits: not with MSG_DONTWAIT. 0, -EINTR or
+ * -EAGAIN.
+ */
+static int read_socket(struct kvc_bconn *s, int flags)
 {
 	ssize_t n;
 
 	s->reading = true;
-	pthread_mutex_unlock(&s->lock);
-	n = receive(s);
-	pthread_mutex_lock(&s->lock);
+	if (!flags)
+		pthread_mutex_unlock(&s->lock);
+	n = receive(s, flags);
+	if (!flags)
+		pthread_mutex_lock(&s->lock);
 	s->reading = false;
-	if (n == -EINTR)
+	if (n == -EINTR || n == -EAGAIN)
 		return n;
 	if (n <= 0 || dispatch(s, n))
 		hang_up(s);
@@ -278,42 +283,75 @@ static void retire(struct kvc_bconn *s)
 	sem_post(&c->wake);
 }
 
+/* Lock held, and released meanwhile. */
+static void cancel(struct kvc_bconn *s, const struct kvc_bcall *c)
+{
+	struct kvcb_cancel x = { .size = sizeof(x), .cookie = c->cookie };
+
+	pthread_mutex_unlock(&s->lock);
+	while (transmit(s, KVCB_NR_CANCEL, c->cookie, &x, sizeof(x)) == -EINTR)
+		;
+	pthread_mutex_lock(&s->lock);
+}
+
 /*
  * A signal ends a wait, if it is not over: the reply says which. Commands that
  * do not wait are let finish, as they could not be undone.
  */
 static void await(struct kvc_bconn *s, struct kvc_bcall *c, bool waits)
 {
-	struct kvcb_cancel cancel = {
-		.size = sizeof(cancel), .cookie = c->cookie,
-	};
 	int rc;
 
 	while (!c->done) {
 		rc = s->reading ? snooze(s, c, KVCACHE_TIME_NEVER) :
-				  read_socket(s);
+				  read_socket(s, 0);
 		if (rc != -EINTR || !waits || c->done)
 			continue;
 		waits = false;
-		pthread_mutex_unlock(&s->lock);
-		while (transmit(s, KVCB_NR_CANCEL, c->cookie, &cancel,
-				sizeof(cancel)) == -EINTR)
-			;
-		pthread_mutex_lock(&s->lock);
+		cancel(s, c);
 	}
 }
 
-int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
-		   const void *arg, size_t len, uint64_t deadline_ns)
+/* One of those who are left reads on. Lock held. */
+static void pass_on(struct kvc_bconn *s)
 {
-	struct kvc_bcall *other;
-	int rc = 0;
+	struct kvc_bcall *c = s->calls;
 
+	while (c && (c->done || c->unattended))
+		c = c->next;
+	if (c && !s->reading)
+		sem_post(&c->wake);
+}
+
+static void call_init(struct kvc_bcall *c, uint32_t nr, const void *arg)
+{
 	memset(c, 0, offsetof(struct kvc_bcall, reply));
 	c->nr = nr;
 	c->arg = arg;
 	c->must = nr == KVCACHE_NR_PUBLISH;
 	sem_init(&c->wake, 0, 0);
+}
+
+/* Lock held, and released meanwhile: in s->calls, and sent. */
+static int launch(struct kvc_bconn *s, struct kvc_bcall *c, size_t len)
+{
+	int rc;
+
+	c->cookie = ++s->cookie;
+	c->next = s->calls;
+	s->calls = c;
+	pthread_mutex_unlock(&s->lock);
+	rc = transmit(s, c->nr, c->cookie, c->arg, len);
+	pthread_mutex_lock(&s->lock);
+	return rc;
+}
+
+int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
+		   const void *arg, size_t len, uint64_t deadline_ns)
+{
+	int rc = 0;
+
+	call_init(c, nr, arg);
 	pthread_mutex_lock(&s->lock);
 	if (s->gone)
 		rc = -ENOTCONN;
@@ -321,12 +359,7 @@ int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 		rc = admit(s, c, deadline_ns);
 	if (rc)
 		goto out;
-	c->cookie = ++s->cookie;
-	c->next = s->calls;
-	s->calls = c;
-	pthread_mutex_unlock(&s->lock);
-	rc = transmit(s, nr, c->cookie, arg, len);
-	pthread_mutex_lock(&s->lock);
+	rc = launch(s, c, len);
 	if (!rc) {
 		await(s, c, deadline_ns);
 		rc = c->rc;
@@ -334,11 +367,7 @@ int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 	list_del(&s->calls, c);
 	if (deadline_ns)
 		retire(s);
-	/* One of those who are left reads on. */
-	for (other = s->calls; other && other->done; other = other->next)
-		;
-	if (other && !s->reading)
-		sem_post(&other->wake);
+	pass_on(s);
 out:
 	pthread_mutex_unlock(&s->lock);
 	sem_destroy(&c->wake);
@@ -354,6 +383,123 @@ int kvc_bconn_do(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 		rc = kvc_bconn_call(s, c, nr, arg, len, 0);
 	} while (rc == -EINTR);
 	return rc;
+}
+
+/* ---- events ------------------------------------------------------------- */
+
+static void stop_watching(struct kvc_bconn *s)
+{
+	list_del(&s->calls, &s->watch);
+	sem_destroy(&s->watch.wake);
+	s->watching = false;
+}
+
+/* Without it, each look for events is a request. */
+static void watch(struct kvc_bconn *s)
+{
+	struct kvcb_events e = {
+		.size = sizeof(e),
+		.max = KVCB_MAX_EVENTS,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+
+	pthread_mutex_lock(&s->lock);
+	call_init(&s->watch, KVCB_NR_EVENTS, &e);
+	s->watch.unattended = true;
+	s->watching = true;
+	s->taken = 0;
+	if (s->gone || launch(s, &s->watch, sizeof(e)))
+		stop_watching(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/*
+ * What the request has that is there already. Where it has nothing, it is taken
+ * back: what it says to that is true now.
+ */
+static int watched(struct kvc_bconn *s, struct kvcache_event *ev,
+		   unsigned int n)
+{
+	const struct kvcb_events *e = &s->watch.reply.events;
+	uint32_t left;
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (!s->watching)
+		goto out;
+	if (!s->watch.done) {
+		s->watch.unattended = false;
+		cancel(s, &s->watch);
+		await(s, &s->watch, false);
+		pass_on(s);
+	}
+	rc = s->watch.rc == -EINTR ? 0 : s->watch.rc;
+	left = s->watch.rc || e->out_nr > KVCB_MAX_EVENTS ? 0 :
+	       e->out_nr - s->taken;
+	n = n < left ? n : left;
+	memcpy(ev, e->out_events + s->taken, n * sizeof(*ev));
+	s->taken += n;
+	rc = rc ? rc : (int)n;
+	if (n == left)
+		stop_watching(s);
+out:
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static int ask(struct kvc_bconn *s, struct kvcache_event *ev, unsigned int n,
+	       uint64_t deadline_ns)
+{
+	struct kvcb_events e = {
+		.size = sizeof(e),
+		.max = n < KVCB_MAX_EVENTS ? n : KVCB_MAX_EVENTS,
+		.deadline_ns = deadline_ns,
+	};
+	struct kvc_bcall c;
+	int rc = kvc_bconn_call(s, &c, KVCB_NR_EVENTS, &e, sizeof(e),
+				deadline_ns);
+
+	if (rc)
+		return rc == -ETIMEDOUT ? 0 : rc;
+	if (c.reply.events.out_nr > e.max)
+		return -EPROTO;
+	memcpy(ev, c.reply.events.out_events,
+	       c.reply.events.out_nr * sizeof(*ev));
+	return c.reply.events.out_nr;
+}
+
+int kvc_bconn_events(struct kvc_bconn *s, struct kvcache_event *ev,
+		     unsigned int n, uint64_t deadline_ns)
+{
+	int rc, more = 0;
+
+	if (pthread_mutex_trylock(&s->watch_lock))
+		return -EBUSY;
+	rc = watched(s, ev, n);
+	/* It had those of one moment: there may be others since. */
+	if (rc >= 0 && rc < n)
+		more = ask(s, ev + rc, n - rc, rc ? 0 : deadline_ns);
+	rc = more > 0 || !rc ? rc + more : rc;
+	if (rc >= 0 && rc < n)
+		watch(s);
+	pthread_mutex_unlock(&s->watch_lock);
+	return rc;
+}
+
+bool kvc_bconn_pending(struct kvc_bconn *s)
+{
+	bool any;
+
+	if (pthread_mutex_trylock(&s->watch_lock))
+		return false;
+	pthread_mutex_lock(&s->lock);
+	while (s->watching && !s->watch.done && !s->reading)
+		if (read_socket(s, MSG_DONTWAIT))
+			break;
+	any = !s->watching || s->watch.done;
+	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_unlock(&s->watch_lock);
+	return any;
 }
 
 void kvc_bconn_hang_up(struct kvc_bconn *s)

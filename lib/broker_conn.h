@@ -19,6 +19,7 @@
  * @must: pages that come with the reply must be mapped
  * @done: the reply is there
  * @admitted: may be sent
+ * @unattended: no thread waits for it
  * @rc: of the reply
  * @map_err: why a page that came could not be mapped
  * @len: bytes in @reply
@@ -33,6 +34,7 @@ struct kvc_bcall {
 	bool must;
 	bool done;
 	bool admitted;
+	bool unattended;
 	int rc;
 	int map_err;
 	uint32_t len;
@@ -62,7 +64,7 @@ struct kvc_bmessage {
  * @fd: the socket
  * @spare: a descriptor to be given up for a page's, or -1
  * @pid: the process that opened it
- * @lock: protects what follows, down to @pages
+ * @lock: protects what follows, down to @watch
  * @gone: the broker is
  * @reading: somebody reads the socket
  * @cookie: the last one
@@ -70,6 +72,11 @@ struct kvc_bmessage {
  * @calls: those that were sent
  * @parked: those that would wait, and are too many; in their order
  * @pages: the pages
+ * @watching: @watch is with the broker, or has records
+ * @taken: of these, those that were read
+ * @watch: a request for events that is there before anybody wants them: looking
+ *         for some costs no answer
+ * @watch_lock: one thread reads events at a time; outside @lock
  * @in: of the thread that reads: the message
  * @fds: its descriptors
  * @nr_fds: their number
@@ -87,6 +94,10 @@ struct kvc_bconn {
 	struct kvc_bcall *calls;
 	struct kvc_bcall *parked;
 	struct kvc_bpages pages;
+	bool watching;
+	uint32_t taken;
+	struct kvc_bcall watch;
+	pthread_mutex_t watch_lock;
 	struct kvc_bmessage in;
 	int fds[KVCB_FDS_MAX];
 	unsigned int nr_fds;
@@ -102,6 +113,10 @@ int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 /* The same of what waits for nothing: -EINTR before it was sent is no answer. */
 int kvc_bconn_do(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 		 const void *arg, size_t len);
+/* As kvc_sys_ops has them; -EBUSY another thread reads events. */
+int kvc_bconn_events(struct kvc_bconn *s, struct kvcache_event *ev,
+		     unsigned int n, uint64_t deadline_ns);
+bool kvc_bconn_pending(struct kvc_bconn *s);
 /* No call succeeds any more. */
 void kvc_bconn_hang_up(struct kvc_bconn *s);
 

@@ -103,7 +103,8 @@ static void keep(struct kvc *ctx, const struct kvcache_event *ev)
 	ctx->ev_dropped = 0;
 }
 
-void kvc_lost_poll(struct kvc *ctx)
+/* All that there are now. */
+static void drain(struct kvc *ctx)
 {
 	struct kvcache_event ev[16];
 	const int room = sizeof(ev) / sizeof(ev[0]);
@@ -117,6 +118,12 @@ void kvc_lost_poll(struct kvc *ctx)
 	} while (n == room);
 }
 
+void kvc_lost_poll(struct kvc *ctx)
+{
+	if (!ctx->sys->ops->pending || ctx->sys->ops->pending(ctx->sys))
+		drain(ctx);
+}
+
 int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
 {
 	unsigned int i;
@@ -125,7 +132,7 @@ int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
 	if (!n)
 		return kvc_fail(ctx, -EINVAL, "no room for an event");
 	if (!ctx->ev_wanted) {
-		kvc_lost_poll(ctx);
+		drain(ctx);
 		ctx->ev_wanted = true;
 	}
 	for (i = 0; i < n && ctx->ev_nr; i++, ctx->ev_nr--) {
@@ -151,7 +158,7 @@ int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns)
 	int rc;
 
 	if (!ctx->ev_wanted) {
-		kvc_lost_poll(ctx);
+		drain(ctx);
 		ctx->ev_wanted = true;
 	}
 	if (ctx->ev_nr)

@@ -8,6 +8,7 @@
 #ifndef KVC_SYS_H
 #define KVC_SYS_H
 
+#include <stdbool.h>
 #include <kvcache/kvcache.h>
 
 struct kvc_sys;
@@ -18,6 +19,8 @@ struct kvc_sys;
  * @call: one command; struct in, struct out, 0 or -errno
  * @events: up to n event records; with a deadline_ns, the first is waited for
  *          until then. 0: none; -EINTR a signal ended the wait
+ * @pending: NULL, or a cheap look: whether events() could have something. What
+ *           happened a moment ago it may miss
  * @window: base address of a pool, page i at i x page size. Every page that
  *          the client holds can be read in the window of @writable 0, and its
  *          PRIVATE pages written in the one of @writable 1; a backend may
@@ -29,6 +32,7 @@ struct kvc_sys_ops {
 	int (*call)(struct kvc_sys *s, unsigned int nr, void *arg);
 	int (*events)(struct kvc_sys *s, struct kvcache_event *ev,
 		      unsigned int n, uint64_t deadline_ns);
+	bool (*pending)(struct kvc_sys *s);
 	void *(*window)(struct kvc_sys *s, uint32_t pool, int writable);
 	void (*close)(struct kvc_sys *s);
 };

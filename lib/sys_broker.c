@@ -232,26 +232,17 @@ static int broker_events(struct kvc_sys *sys, struct kvcache_event *ev,
 			 unsigned int n, uint64_t deadline_ns)
 {
 	struct kvc_bconn *s = to_broker(sys);
-	struct kvcb_events e = {
-		.size = sizeof(e),
-		.max = n < KVCB_MAX_EVENTS ? n : KVCB_MAX_EVENTS,
-		.deadline_ns = deadline_ns,
-	};
-	struct kvc_bcall c;
-	int rc;
 
 	if (getpid() != s->pid)
 		return -EPERM;
-	rc = kvc_bconn_call(s, &c, KVCB_NR_EVENTS, &e, sizeof(e), deadline_ns);
-	if (rc == -ETIMEDOUT)
-		return 0;
-	if (rc)
-		return rc;
-	if (c.reply.events.out_nr > e.max)
-		return -EPROTO;
-	memcpy(ev, c.reply.events.out_events,
-	       c.reply.events.out_nr * sizeof(*ev));
-	return c.reply.events.out_nr;
+	return kvc_bconn_events(s, ev, n, deadline_ns);
+}
+
+static bool broker_pending(struct kvc_sys *sys)
+{
+	struct kvc_bconn *s = to_broker(sys);
+
+	return getpid() != s->pid || kvc_bconn_pending(s);
 }
 
 static void *broker_window(struct kvc_sys *sys, uint32_t pool, int writable)
@@ -284,6 +275,7 @@ static const struct kvc_sys_ops broker_ops = {
 	.name = "broker",
 	.call = broker_call,
 	.events = broker_events,
+	.pending = broker_pending,
 	.window = broker_window,
 	.close = broker_close,
 };
@@ -305,6 +297,7 @@ int kvc_sys_broker_open(const char *path, struct kvc_sys **out)
 	s->pid = getpid();
 	s->spare = -1;
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->watch_lock, NULL);
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (s->fd < 0 ||
 	    connect(s->fd, (struct sockaddr *)&sun, sizeof(sun))) {

@@ -179,7 +179,7 @@ static void begin(struct waiter *w, struct kvc_sys *s, uint32_t nr,
 	ASSERT_EQ(0, pthread_create(&w->thread, NULL, wait_in_thread, w));
 }
 
-static struct fake_msg held[64];
+static struct fake_msg held[KVCB_WAITING];
 static uint32_t nr_held;
 
 /* Allocations are granted, the last one first, when something is freed. */
@@ -229,36 +229,36 @@ TEST_F(broker, threads)
 	}
 }
 
-/* A broker reads 64 requests of a client: who frees must be among them. */
-TEST_F(broker, more_waiters_than_a_broker_reads)
+/* A broker refuses waiters that are too many: they wait here, in their order. */
+TEST_F(broker, more_waiters_than_a_broker_has)
 {
-	struct waiter w[80];
+	struct waiter w[100];
 	uint64_t h, g;
 
 	start(self, holds);
 	ASSERT_EQ(0, alloc_until(self->s, 1, 0, &h));
-	for (int k = 0; k < 80; k++)
+	for (int k = 0; k < 100; k++)
 		begin(&w[k], self->s, 1, NEVER);
-	UNTIL(fake_seen(KVCACHE_NR_ALLOC) == 33);
+	UNTIL(fake_seen(KVCACHE_NR_ALLOC) == 65);
 	pause_ms(20);
-	EXPECT_EQ(33, fake_seen(KVCACHE_NR_ALLOC));
+	EXPECT_EQ(65, fake_seen(KVCACHE_NR_ALLOC));
 	/* One that is too many keeps its deadline. */
 	EXPECT_EQ(-ETIMEDOUT, alloc_until(self->s, 1, 1, &g));
-	for (int done = 0, before = 0; done < 80; before = done) {
+	for (int done = 0, before = 0; done < 100; before = done) {
 		ASSERT_EQ(0, put(self->s, &h, 1));
 		do {
 			pause_ms(1);
 			done = 0;
-			for (int k = 0; k < 80; k++)
+			for (int k = 0; k < 100; k++)
 				done += __atomic_load_n(&w[k].done,
 							__ATOMIC_SEQ_CST);
 		} while (done == before);
 	}
-	for (int k = 0; k < 80; k++) {
+	for (int k = 0; k < 100; k++) {
 		pthread_join(w[k].thread, NULL);
 		EXPECT_EQ(0, w[k].rc);
 	}
-	EXPECT_EQ(32, fake_shared->most);
+	EXPECT_EQ(64, fake_shared->most);
 }
 
 /* A request that is cancelled ends, or was granted meanwhile. */
@@ -354,6 +354,62 @@ TEST_F(broker, events)
 	ASSERT_EQ(3, self->s->ops->events(self->s, ev, 4, NEVER));
 	EXPECT_EQ(3, ev[2].value);
 	ASSERT_EQ(2, self->s->ops->events(self->s, ev, 2, NEVER));
+}
+
+/* Events come when something is freed, to who waits for them. */
+static bool tells_later(int fd, struct fake_msg *m)
+{
+	static struct fake_msg e;
+
+	if (m->h.nr == KVCB_NR_EVENTS && m->events.deadline_ns) {
+		e = *m;
+		return true;
+	}
+	if (m->h.nr == KVCB_NR_CANCEL && m->cancel.cookie == e.h.cookie) {
+		fake_reply(fd, &e, -EINTR);
+		return true;
+	}
+	if (m->h.nr == KVCACHE_NR_FREE && e.h.nr) {
+		e.events.out_nr = 5;
+		for (uint32_t i = 0; i < 5; i++)
+			e.events.out_events[i].value = i + 1;
+		fake_reply(fd, &e, 0);
+	}
+	return false;
+}
+
+/* A look costs no message, and nothing is lost or told twice. */
+TEST_F(broker, a_look_for_events)
+{
+	const struct kvc_sys_ops *ops;
+	struct kvcache_event ev[8];
+	uint64_t h = 1;
+	uint32_t asked;
+
+	start(self, tells_later);
+	ops = self->s->ops;
+	EXPECT_TRUE(ops->pending(self->s));
+	EXPECT_EQ(0, ops->events(self->s, ev, 8, 0));
+	UNTIL(fake_seen(KVCB_NR_EVENTS) == 2);
+	for (int k = 0; k < 100; k++)
+		EXPECT_FALSE(ops->pending(self->s));
+	EXPECT_EQ(2, fake_seen(KVCB_NR_EVENTS));
+	ASSERT_EQ(0, put(self->s, &h, 1));
+	EXPECT_TRUE(ops->pending(self->s));
+	ASSERT_EQ(2, ops->events(self->s, ev, 2, 0));
+	EXPECT_EQ(2, ev[1].value);
+	EXPECT_TRUE(ops->pending(self->s));
+	ASSERT_EQ(3, ops->events(self->s, ev, 8, 0));
+	EXPECT_EQ(3, ev[0].value);
+	EXPECT_EQ(5, ev[2].value);
+	EXPECT_FALSE(ops->pending(self->s));
+	/* One that is under way is taken back: its answer is of now. */
+	asked = fake_seen(KVCB_NR_CANCEL);
+	EXPECT_EQ(0, ops->events(self->s, ev, 8, 0));
+	EXPECT_EQ(asked + 1, fake_seen(KVCB_NR_CANCEL));
+	fake_kill(&self->fake);
+	UNTIL(ops->pending(self->s));
+	EXPECT_EQ(-ENOTCONN, ops->events(self->s, ev, 8, 0));
 }
 
 /* ---- the end of a broker, and children ------------------------------------ */

@@ -76,7 +76,8 @@ flags-lib/% := -Ilib/shim -Ikmod -Ilib -fvisibility=hidden
 flags-kernels/% := -fvisibility=hidden
 flags-tools/% := -Itools/common
 flags-tools/kvcache-broker := -Ilib/shim -Ikmod
-shims-for := tools/kvcache-bench/ledger_world.c
+shims-for := tools/kvcache-bench/ledger_world.c \
+	tools/kvcache-replay/store_ledger.c
 flags-selftests/% := -Iselftests -Itools/common -Ilib -Ilib/shim -Ikmod
 
 # This test decides which allocation fails.

@@ -484,7 +484,8 @@ long kvcache_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 			mutex_unlock(&kvcache.admin);
 	}
 	kvfree(f);
-	trace_kvcache_call(c->cmd.client ? kvl_client_id(c->cmd.client) : 0,
+	trace_kvcache_call(kvcache_attached(c) ?
+				   kvl_client_id(c->cmd.client) : 0,
 			   nr, rc, kvcache_now() - start);
 	return rc;
 }

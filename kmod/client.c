@@ -109,7 +109,8 @@ static void end_client(struct kvcache_client *c)
 		kvcache_unlock();
 		return;
 	}
-	c->dead = true;
+	/* Pairs with kvcache_client_check(), where there is no lock. */
+	WRITE_ONCE(c->dead, true);
 	kvl_client_kill(kvcache.ledger, c->cmd.client);
 	kvcache_unlock();
 	kvcache_zap_client(c);
@@ -181,7 +182,7 @@ static int attach_locked(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	c->pid = get_pid(task_tgid(current));
 	get_task_comm(c->comm, current->group_leader);
 	kvl_client_set_owner(c->cmd.client, c);
-	/* Pairs with kvcache_client_check(). */
+	/* Pairs with kvcache_client_check() and kvcache_attached(). */
 	smp_store_release(&c->mm, current->mm);
 	return 0;
 }

@@ -328,7 +328,7 @@ int kvcache_export(struct kvcache_client *c, struct kvcache_export *a,
 	int err, fd;
 
 	/* As of all commands, before what it is given is looked at. */
-	if (!READ_ONCE(c->cmd.client))
+	if (!kvcache_attached(c))
 		return -ENOTCONN;
 	if (!a->nr || a->nr > KVCACHE_MAX_PAGES)
 		return -EINVAL;

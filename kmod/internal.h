@@ -154,6 +154,13 @@ static inline void kvcache_assert_locked(void)
 	lockdep_assert_held(&kvcache.lock);
 }
 
+/* The ledger's side of it, which stays once it is there: needs no lock. */
+static inline struct kvl_client *kvcache_attached(const struct kvcache_client *c)
+{
+	/* Pairs with attach_locked(). */
+	return smp_load_acquire(&c->mm) ? c->cmd.client : NULL;
+}
+
 /* client.c: opens and their owners */
 int kvcache_open(struct inode *inode, struct file *file);
 int kvcache_release(struct inode *inode, struct file *file);

@@ -80,9 +80,10 @@ debug)
 			-e "SEED=${SEED:-}" \
 			-e "FUZZ_SECONDS=${FUZZ_SECONDS:-${fuzz:-60}}" \
 			-f "$build/kunit-$kernel/kvcache_kunit.ko" \
-			"$build/linux/$kernel" "$tests/stress_fail_nth" \
-			"$tests/stress_fuzz" "$tests/stress_kill" \
-			"$tests/stress_race" "$tests/stress_threads" \
+			"$build/linux/$kernel" "$tests/stress_attach" \
+			"$tests/stress_fail_nth" "$tests/stress_fuzz" \
+			"$tests/stress_kill" "$tests/stress_race" \
+			"$tests/stress_threads" \
 			"$tree/selftests/vm/kunit/ledger.sh"
 	done
 	;;

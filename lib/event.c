@@ -139,17 +139,15 @@ int kvc_events(struct kvc *ctx, struct kvcache_event *ev, unsigned int n)
 		ev[i] = ctx->ev[ctx->ev_first];
 		ctx->ev_first = (ctx->ev_first + 1) % KVC_EVENTS;
 	}
-	if (i)
-		return i;
-	rc = read_events(ctx, ev, n, 0);
+	rc = i < n ? read_events(ctx, ev + i, n - i, 0) : 0;
 	if (rc < 0)
-		return kvc_gone(ctx, rc, "events");
+		return i ? (int)i : kvc_gone(ctx, rc, "events");
 	if (rc) {
-		ev[0].dropped = KVC_MIN((uint64_t)ev[0].dropped +
+		ev[i].dropped = KVC_MIN((uint64_t)ev[i].dropped +
 					ctx->ev_dropped, (uint64_t)UINT32_MAX);
 		ctx->ev_dropped = 0;
 	}
-	return rc;
+	return i + rc;
 }
 
 int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns)

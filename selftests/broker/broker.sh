@@ -3,12 +3,13 @@
 #
 # broker.sh - a broker of a test's own, for shell tests.
 #
-#	. "$(dirname "$0")/../tap.sh"
 #	. "$(dirname "$0")/broker.sh"
 #	broker_start [OPTION]...	# sets $socket
 #	broker_stop			# fails if it did not end as it should
 #
 # What it says is in $tmp/broker.log.
+
+. "$(dirname "$0")/../tap.sh"
 
 broker_pid=
 socket=$tmp/broker
@@ -43,7 +44,6 @@ broker_stop()
 	wait "$broker_pid"
 	broker_status=$?
 	broker_pid=
-	rm -f "$socket"
 	[ "$broker_status" -eq 0 ] && return
 	echo "the broker ended with status $broker_status"
 	cat "$tmp/broker.log"

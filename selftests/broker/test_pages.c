@@ -88,7 +88,7 @@ TEST_F(broker, pages_are_zeros_each_time)
 /* More pages than descriptors go with one message. */
 TEST_F(broker, as_many_pages_as_a_command_has)
 {
-	uint64_t pages[256];
+	uint64_t pages[257];
 	int files[256], fd;
 	struct stat st;
 
@@ -211,6 +211,7 @@ TEST_F(broker, another_user_cannot_open_a_published_page_for_writing)
 TEST_F(broker, what_one_publishes_another_finds_and_reads)
 {
 	int file, shared, a, b;
+	static char nines[PAGE];
 	uint64_t page, found;
 	char *at;
 
@@ -218,7 +219,8 @@ TEST_F(broker, what_one_publishes_another_finds_and_reads)
 	a = client(self, "a");
 	b = client(self, "a");
 	ASSERT_EQ(0, alloc(a, 1, 0, &page, &file));
-	ASSERT_EQ(PAGE, pwrite(file, memset(malloc(PAGE), 9, PAGE), PAGE, 0));
+	memset(nines, 9, PAGE);
+	ASSERT_EQ(PAGE, pwrite(file, nines, PAGE, 0));
 	ASSERT_EQ(0, lookup(b, 5));
 	ASSERT_EQ(0, publish(a, &page, 5, NULL));
 	found = lookup(b, 5);

@@ -182,7 +182,8 @@ static void sock_event(struct broker *b, struct watch *w, u32 events)
 		if (!listed(&c->ready))
 			list_add_tail(&c->ready, &b->ready);
 	}
-	if ((events & EPOLLOUT) && listed(&c->out) && !listed(&c->unsent))
+	/* There is room; or nobody who would make any. */
+	if (listed(&c->out) && !listed(&c->unsent))
 		list_add_tail(&c->unsent, &b->unsent);
 }
 
@@ -219,7 +220,7 @@ static void client_free(struct client *c)
 /* It is the caller's to close @fd if there is no client for it. */
 static void client_new(struct broker *b, int fd)
 {
-	const int size = SEND_BUFFER;
+	const int size = SEND_BUFFER, yes = 1;
 	struct client *c = calloc(1, sizeof(*c));
 	socklen_t len = sizeof(c->peer);
 
@@ -228,7 +229,9 @@ static void client_new(struct broker *b, int fd)
 		return;
 	}
 	client_init(b, c, fd);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &len) ||
+	/* Who connected before we listened has not got it from there. */
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &len) ||
 	    peer_groups(c))
 		goto fail;
 	c->user = user_get(b, c->peer.uid);

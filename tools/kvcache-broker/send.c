@@ -318,7 +318,6 @@ void send_flush(struct client *c)
 		if (c->held && !b->retry.pos)
 			timer_arm(b, &b->retry, b->now + RETRY_NS);
 	}
-	/* There may be room for requests now. */
-	if (some && c->readable && !listed(&c->ready))
+	if (c->readable && c->nr_busy < KVCB_INFLIGHT && !listed(&c->ready))
 		list_add_tail(&c->ready, &b->ready);
 }

@@ -179,6 +179,28 @@ static int command(struct client *c, const struct ucred *sender,
 	return 0;
 }
 
+/* The books of a pool are large, and are made before it asks for its memory. */
+static bool is_too_large(const struct request *r)
+{
+	const struct broker *b = r->c->open.b;
+	struct kvcache_pool_set set = { 0 };
+
+	memcpy(&set, r->reply->body, min_t(size_t, r->size, sizeof(set)));
+	return r->nr == KVCACHE_NR_POOL_SET && r->f->admin &&
+	       set.op == KVCACHE_POOL_CREATE &&
+	       set.nr_pages > b->max_pages && set.nr_pages <= KVL_MAX_PAGES;
+}
+
+static int begin_change(struct request *r)
+{
+	if (r->begun)
+		return 0;
+	r->begun = true;
+	if (is_too_large(r))
+		return -ENOMEM;
+	return kvl_cmd_begin(&r->c->open.cmd, r->f, r->nr, r->reply->body);
+}
+
 /* The first of them, until there is work that it needs to be done. */
 bool serve_changes(struct broker *b)
 {
@@ -187,10 +209,7 @@ bool serve_changes(struct broker *b)
 
 	while (listed(&b->changes)) {
 		r = list_first_entry(&b->changes, struct request, link);
-		rc = r->begun ? 0 :
-		     kvl_cmd_begin(&r->c->open.cmd, r->f, r->nr,
-				   r->reply->body);
-		r->begun = true;
+		rc = begin_change(r);
 		if (!rc)
 			rc = request_run(r);
 		if (rc == -EAGAIN)

@@ -56,7 +56,7 @@ static void begin(struct plot *p, const char *folder, const char *name,
 	if (!p->gnuplot)
 		replay_die("gnuplot: %s", strerror(errno));
 	fprintf(p->gnuplot, "set terminal svg size 720,480 background 'white'\n"
-		"set grid\nset key outside below\n");
+		"set grid\nset key above\n");
 }
 
 static void finish(struct plot *p)
@@ -129,7 +129,7 @@ static void plot_occupancy(const char *folder, const struct comparison *c)
 	begin(&p, folder, "occupancy", c->pages);
 	fprintf(p.gnuplot, "set xlabel 'seconds'\nset ylabel 'pages'\n"
 		"set y2label 'requests that wait'\nset y2tics\n"
-		"set ytics nomirror\nset yrange [0:]\nset y2range [0:10<*]\n"
+		"set ytics nomirror\nset autoscale xfix\nset yrange [0:]\nset y2range [0:10<*]\n"
 		"set style fill solid 0.5 noborder\n$d << E\n");
 	for (k = 0; k < o->samples; k++)
 		fprintf(p.gnuplot, "%.1f %u %u %u\n", o->sample[k].t * 1e-9,
@@ -137,7 +137,7 @@ static void plot_occupancy(const char *folder, const struct comparison *c)
 			o->sample[k].in_use, o->sample[k].waiting);
 	fprintf(p.gnuplot, "E\nplot $d using 1:2 with filledcurves x1 title 'cached', "
 		"$d using 1:3 with filledcurves x1 title 'in use', "
-		"$d using 1:4 axes x1y2 with lines title 'waiting (right)'\n");
+		"$d using 1:4 axes x1y2 with lines lc 'black' title 'waiting (right)'\n");
 	finish(&p);
 }
 
@@ -152,7 +152,8 @@ static void plot_shares(const char *folder, const struct trace *t,
 
 	begin(&p, folder, "shares", c->pages);
 	fprintf(p.gnuplot, "set xlabel 'seconds'\n"
-		"set ylabel 'pages charged to the tenant'\nset yrange [0:]\n"
+		"set ylabel 'pages charged to the tenant'\n"
+		"set autoscale xfix\nset yrange [0:]\n"
 		"$d << E\n");
 	for (k = 0; k < o->samples; k++) {
 		fprintf(p.gnuplot, "%.1f", o->sample[k].t * 1e-9);

@@ -27,10 +27,12 @@ run()
 		exit
 }
 
-# with_refs ARGUMENT...: and with what kvcache-run needs for the small models.
+# with_refs ARGUMENT...: and with what kvcache-run needs for the small models, and
+# kvcachectl.
 with_refs()
 {
-	run -f "$build/kvcache-run" -f "$tests/tokens" \
+	run -f "$build/kvcache-run" -f "$build/kvcachectl" -f "$tests/tokens" \
+		-f "$tree/selftests/tools/ctl_kit.sh" \
 		-f "$tree/selftests/data/refs" "$@"
 }
 

@@ -70,7 +70,8 @@ device-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 
 # All that machines need.
 vm-programs: dev-tests $(device-tests) $(O)/kvcache-run $(O)/kvcache-bench \
-	$(O)/selftests/dev/tokens $(O)/languages.tar $(vm-kernels:%=module-%)
+	$(O)/kvcachectl $(O)/selftests/dev/tokens $(O)/languages.tar \
+	$(vm-kernels:%=module-%)
 
 check-vm:
 	$(Q)tools/setup/packages.sh check

@@ -52,8 +52,9 @@ static int list(struct ctl *c, unsigned int nr, const char *what, uint32_t pool,
 			cap = 2 * (out->n + r.head.out_nr);
 			out->v = xrealloc(out->v, cap, record);
 		}
-		memcpy((char *)out->v + out->n * record, &r.head + 1,
-		       r.head.out_nr * record);
+		if (r.head.out_nr)
+			memcpy((char *)out->v + out->n * record, &r.head + 1,
+			       r.head.out_nr * record);
 		if (!out->n)
 			out->seq = r.head.out_seq;
 		out->last = r.head.out_seq;

@@ -247,8 +247,11 @@ run_kernel()
 		set -- "$kernel/linux" "mem=${memory}M" "initrd=$tmp/initrd" \
 			con=null ssl=null ssl1=null,fd:3 "$append"
 	else
-		# No watchdog of clocks: emulated time is not even.
+		# No watchdog of clocks: emulated time is not even. On a busy
+		# machine an emulated CPU may stand still for half a minute.
 		append="console=ttyS0 tsc=reliable no_timer_check $append"
+		append="$append watchdog_thresh=30"
+		append="$append rcupdate.rcu_cpu_stall_timeout=60"
 		set -- qemu-system-x86_64 -nodefaults -no-user-config \
 			-accel tcg -cpu max -smp 2 -m "$memory" -display none \
 			-no-reboot -serial "file:$out/console" \

@@ -107,6 +107,7 @@ struct kvcache_wait {
  * @pools: memory of its pools
  * @events: who waits for events
  * @posted: the ledger's count of events when @events was woken last
+ * @turn: pool of which a page was cleaned last
  * @wq: for the next three
  * @clean: unmaps and zeroes pages
  * @retry: looks at stuck pages again
@@ -124,6 +125,7 @@ struct kvcache_device {
 	struct kvcache_pool *pools[KVCACHE_MAX_POOLS];
 	wait_queue_head_t events;
 	u64 posted;
+	u32 turn;
 	struct workqueue_struct *wq;
 	struct work_struct clean;
 	struct delayed_work retry;
@@ -210,6 +212,8 @@ void kvcache_page_copy(const struct kvcache_pool *p, u32 to, u32 from);
 void kvcache_pool_sort(struct kvcache_pool *p, u64 now);
 /* Cleans one page of the pool; false: there was none. */
 bool kvcache_clean_one(u32 pool);
+/* Of the pool whose turn it is. */
+bool kvcache_clean_any(void);
 void kvcache_clean_work(struct work_struct *w);
 void kvcache_retry_work(struct work_struct *w);
 

@@ -325,33 +325,37 @@ static bool clean_page_memory(const struct kvcache_pool *p, u32 i, bool stuck)
 }
 
 /* A page that is being cleaned keeps its pool from going away. */
-static bool clean_next(u32 id, bool stuck)
+static void clean_page(struct kvcache_pool *p, u32 i, bool stuck)
 {
-	struct kvcache_pool *p;
-	u32 i = 0;
-	bool ok;
+	bool ok = clean_page_memory(p, i, stuck);
 
-	kvcache_lock();
-	p = kvcache.pools[id];
-	if (p)
-		i = fifo_pop(p, stuck ? &p->stuck : &p->work);
-	kvcache_unlock();
-	if (!i)
-		return false;
-	ok = clean_page_memory(p, i, stuck);
-	trace_kvcache_clean(id, i, ok);
+	trace_kvcache_clean(p->id, i, ok);
 	kvcache_lock();
 	if (ok)
 		clear_bit(i, p->dirty);
 	else
 		fifo_push(p, &p->stuck, i);
 	if (ok || !stuck)
-		kvl_work_done(kvcache.ledger, id, i, ok, kvcache_now());
+		kvl_work_done(kvcache.ledger, p->id, i, ok, kvcache_now());
 	if (!ok && !kvcache.stopping)
 		mod_delayed_work(kvcache.wq, &kvcache.retry,
 				 msecs_to_jiffies(RETRY_MS));
 	kvcache_unlock();
-	return true;
+}
+
+static bool clean_next(u32 id, bool stuck)
+{
+	struct kvcache_pool *p;
+	u32 i = 0;
+
+	kvcache_lock();
+	p = kvcache.pools[id];
+	if (p)
+		i = fifo_pop(p, stuck ? &p->stuck : &p->work);
+	kvcache_unlock();
+	if (i)
+		clean_page(p, i, stuck);
+	return i;
 }
 
 bool kvcache_clean_one(u32 pool)
@@ -359,13 +363,29 @@ bool kvcache_clean_one(u32 pool)
 	return clean_next(pool, false);
 }
 
+/* Pools take turns, so that who waits in one waits for no other's pages. */
+bool kvcache_clean_any(void)
+{
+	struct kvcache_pool *p = NULL;
+	u32 k, i = 0;
+
+	kvcache_lock();
+	for (k = 0; !i && k < KVCACHE_MAX_POOLS; k++) {
+		kvcache.turn = (kvcache.turn + 1) % KVCACHE_MAX_POOLS;
+		p = kvcache.pools[kvcache.turn];
+		if (p)
+			i = fifo_pop(p, &p->work);
+	}
+	kvcache_unlock();
+	if (i)
+		clean_page(p, i, false);
+	return i;
+}
+
 void kvcache_clean_work(struct work_struct *w)
 {
-	u32 id;
-
-	for (id = 0; id < KVCACHE_MAX_POOLS; id++)
-		while (kvcache_clean_one(id))
-			cond_resched();
+	while (kvcache_clean_any())
+		cond_resched();
 }
 
 static u32 count_stuck(u32 id)

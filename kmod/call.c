@@ -20,6 +20,8 @@
 #include "internal.h"
 #include "trace.h"
 
+#define HELP_PAGES	64
+
 /* ---- what the commands ask of the memory's owner ------------------------- */
 
 static int memory_alloc(struct kvl_cmd *x, u64 page_size, u32 nr_pages,
@@ -135,6 +137,18 @@ int kvcache_run_locked(struct kvcache_client *c, struct kvl_cmd_frame *f)
 	return err ? err : kvl_cmd_run(&c->cmd, f, kvcache_now());
 }
 
+/* Cleans some of the pages that there are, or waits for those who do. */
+static void lend_a_hand(void)
+{
+	u32 nr = 0;
+
+	while (nr < HELP_PAGES && !fatal_signal_pending(current) &&
+	       kvcache_clean_any())
+		nr++;
+	if (!nr)
+		schedule_timeout_killable(1);
+}
+
 int kvcache_run(struct kvcache_client *c, struct kvl_cmd_frame *f)
 {
 	int rc;
@@ -145,11 +159,12 @@ int kvcache_run(struct kvcache_client *c, struct kvl_cmd_frame *f)
 		kvcache_unlock();
 		if (rc != -EAGAIN)
 			return rc;
-		if (fatal_signal_pending(current))
+		/* What only makes way for others goes on to its end. */
+		if (f->work && fatal_signal_pending(current))
 			return -EINTR;
-		/* For nodes, or for pages that are on their way. */
-		if (!f->want)
-			flush_work(&kvcache.clean);
+		if (f->work)
+			lend_a_hand();
+		cond_resched();
 		rc = kvl_cmd_more(f);
 		if (rc)
 			return rc;

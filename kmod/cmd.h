@@ -80,6 +80,8 @@ struct kvl_cmd_row;
  * @usize: size of the caller's struct
  * @reply: there is something to copy out
  * @again: it said -EAGAIN before
+ * @work: it did so because pages are on their way: the work of the pools is to
+ *        be done before it goes on
  * @want: nodes that the ledger needs
  * @nr_pages: KVCACHE_POOL_RESIZE: pages that the pool has now, or 0
  * @nodes: nodes for the ledger
@@ -103,6 +105,7 @@ struct kvl_cmd_frame {
 	u32 usize;
 	bool reply;
 	bool again;
+	bool work;
 	u32 want;
 	u64 nr_pages;
 	struct kvl_nodes *nodes;
@@ -158,7 +161,7 @@ int kvl_cmd_begin(struct kvl_cmd *x, struct kvl_cmd_frame *f, unsigned int nr,
  * @now: CLOCK_MONOTONIC in nanoseconds
  *
  * Return: 0 or -errno; -EAGAIN to be called again after the lock was released,
- * the work of the pools done and kvl_cmd_more() called; KVL_WAITING for a
+ * the work of the pools done if @f->work, and kvl_cmd_more() called; KVL_WAITING for a
  * KVCACHE_ALLOC that waits, until @f->request->status changes or kvl_cancel()
  * ends it: that is the result then.
  */

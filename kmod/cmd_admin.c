@@ -22,8 +22,13 @@ int kvl_cmd_tenant_create(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 
 int kvl_cmd_tenant_set(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 {
-	int err = kvl_tenant_set(x->ledger, &f->arg.tenant_set, now);
+	struct kvcache_tenant_set *a = &f->arg.tenant_set;
+	int err = f->again ? 0 : kvl_tenant_set(x->ledger, a, now);
 
+	if (!err && (a->set & KVCACHE_SET_LIMITS) &&
+	    kvl_tenant_fit(x->ledger, a->tenant, a->pool, KVL_CMD_BUDGET,
+			   now) == KVL_CMD_BUDGET)
+		return -EAGAIN;
 	f->reply = !err;
 	return err;
 }
@@ -41,6 +46,7 @@ int kvl_cmd_tenant_remove(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	rc = kvl_tenant_remove(x->ledger, a->tenant, &f->tenant, &pages, now);
 	if (rc >= 0)
 		a->out_pages += pages;
+	f->work = rc > 0;
 	if (rc > 0)
 		return -EAGAIN;
 	f->reply = !rc;
@@ -161,6 +167,7 @@ static int pool_resize(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	if (kvl_pool_info(x->ledger, a->pool, &info))
 		return -ENOENT;
 	f->nr_pages = info.nr_pages;
+	f->work = rc > 0;
 	if (rc > 0)
 		return -EAGAIN;
 	/* A pool that could not shrink all the way says how far it came. */

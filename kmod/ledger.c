@@ -31,6 +31,7 @@ struct kvl *kvl_create(const struct kvl_config *cfg)
 	l->max_clients = cfg->max_clients;
 	l->tenant_clients = cfg->tenant_clients ? cfg->tenant_clients :
 			    U32_MAX;
+	l->slice = cfg->slice ? cfg->slice : 4096;
 	l->nr_events = cfg->nr_events;
 	INIT_LIST_HEAD(&l->tenants);
 	INIT_LIST_HEAD(&l->done);
@@ -362,12 +363,17 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
 	return 0;
 }
 
-/* Gives up takeable pages at the end, and drops what is FREE there. */
-static void kvl_pool_shrink(struct kvl *l, struct kvl_pool *p, u32 nr_pages)
+/*
+ * Gives up takeable pages at the end, and drops what is FREE there; whether all
+ * of a slice could be dropped.
+ */
+static bool kvl_pool_shrink(struct kvl *l, struct kvl_pool *p, u32 nr_pages)
 {
 	struct kvl_page *pg;
 	u32 i;
 
+	nr_pages = max_t(u32, nr_pages,
+			 p->nr_pages - min_t(u32, p->nr_pages, l->slice));
 	for (i = p->nr_pages; i > nr_pages; i--) {
 		pg = &p->page[i];
 		if (pg->flags & KVL_PF_LISTED)
@@ -385,12 +391,14 @@ static void kvl_pool_shrink(struct kvl *l, struct kvl_pool *p, u32 nr_pages)
 	}
 	p->nr_pages = i;
 	kvl_unback(p);
+	return i == nr_pages;
 }
 
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
 {
 	struct kvl_pool *p = kvl_pool_get(l, pool);
 	struct kvl_page *last;
+	bool all = true;
 
 	if (!p)
 		return -ENOENT;
@@ -401,15 +409,16 @@ int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
 		return -EINVAL;
 	kvl_advance(l, p, now);
 	if (nr_pages >= p->nr_pages)
-		kvl_pool_extend(p, nr_pages);
+		kvl_pool_extend(p, min_t(u64, nr_pages,
+					 (u64)p->nr_pages + l->slice));
 	else
-		kvl_pool_shrink(l, p, nr_pages);
+		all = kvl_pool_shrink(l, p, nr_pages);
 	*out = p->nr_pages;
 	l->seq++;
 	kvl_limits_changed(l, p);
 	kvl_pump(l, p);
-	if (p->nr_pages == nr_pages)
-		return 0;
+	if (all)
+		return p->nr_pages != nr_pages;
 	last = &p->page[p->nr_pages];
 	return last->state == KVCACHE_PAGE_RETIRING &&
 	       !(last->flags & KVL_PF_STUCK) ? 1 : -EBUSY;

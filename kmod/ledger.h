@@ -155,6 +155,7 @@ static inline u32 kvl_generation(u64 handle)
  * @nr_events: events kept for each tenant, a power of two
  * @seed: random bits for the hash tables, kept secret
  * @tenant_clients: clients of one tenant at most; 0: no bound but @max_clients
+ * @slice: pages that one call changes at most, where it says so; 0: 4096
  */
 struct kvl_config {
 	u32 max_tenants;
@@ -162,6 +163,7 @@ struct kvl_config {
 	u32 nr_events;
 	u64 seed;
 	u32 tenant_clients;
+	u32 slice;
 };
 
 /* No lock. NULL without memory or with a bad @cfg. */
@@ -255,8 +257,8 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out);
  * @now: time
  *
  * Shrinking takes FREE pages off the end and gives up takeable ones there,
- * down to the last page in use. Return: 0; 1 pages became work: finish it and
- * call again; -EBUSY shrunk as far as it could; -E2BIG above its capacity;
+ * down to the last page in use. Return: 0; 1 it did a slice of it, or pages
+ * became work: finish that and call again; -EBUSY shrunk as far as it could; -E2BIG above its capacity;
  * -EINVAL below the sum of all min, or 0; -ENOENT.
  */
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now);
@@ -302,13 +304,20 @@ int kvl_tenant_create(struct kvl *l, struct kvl_tenant *t,
  * @arg: as KVCACHE_TENANT_SET; out_tenant and out_revision are written
  * @now: time
  *
- * A max below cur takes back takeable pages at once; if cur is still above,
- * the tenant gets a KVCACHE_EV_SHRINK, pages that lose their last reference
+ * A max below cur takes back a slice of the tenant's takeable pages at once,
+ * and kvl_tenant_fit() the others. If cur will still be above, the tenant gets a KVCACHE_EV_SHRINK, pages that lose their last reference
  * become FREE instead of CACHED, and kvl_tick() revokes after the deadline. A
  * new ttl counts for pages cached from then on. The same change with the same
  * revision again is 0. Return: as above; -ESTALE, -EEXIST by revision.
  */
 int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now);
+
+/*
+ * Takes back up to @budget takeable pages of a tenant that is above its max. To
+ * be called after kvl_tenant_set() until it returns less than @budget: how many
+ * were. Meanwhile the tenant gets no page.
+ */
+int kvl_tenant_fit(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
 
 /**
  * kvl_tenant_flush() - give up cached pages, forget all keys
@@ -333,8 +342,8 @@ int kvl_tenant_trim(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
  * @pages: cached pages that this call gave up, or NULL
  * @now: time
  *
- * Return: 0; 1 pages became work: finish it and call again; -EBUSY clients, or
- * pages in use (RETIRING ones that are stuck too); -ENOENT.
+ * Return: 0; 1 it did a slice of it, or pages became work: finish that and call
+ * again; -EBUSY clients, or pages in use (RETIRING ones that are stuck too); -ENOENT.
  */
 int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 		      u64 *pages, u64 now);

@@ -86,6 +86,12 @@ u64 kvl_used(const struct kvl_account *a)
 	return a->cur - a->leaving - a->takeable + a->claims + a->asked;
 }
 
+/* What a request may add before it meets the max. */
+static u64 kvl_room(const struct kvl_account *a)
+{
+	return a->fitting ? 0 : a->max - min_t(u64, a->max, kvl_used(a));
+}
+
 static u64 kvl_available(const struct kvl_pool *p, const struct kvl_account *a)
 {
 	u64 have = p->nr[KVCACHE_PAGE_FREE] + p->leaving + a->takeable +
@@ -140,7 +146,7 @@ static int kvl_test(const struct kvl_pool *p, const struct kvl_account *a,
 		*missing = nr - limit;
 		return -E2BIG;
 	}
-	room = a->max - min_t(u64, a->max, kvl_used(a));
+	room = kvl_room(a);
 	if (nr > room || !list_empty(&a->queue)) {
 		*missing = nr > room ? nr - room : nr;
 		return -EDQUOT;
@@ -157,7 +163,7 @@ static int kvl_test(const struct kvl_pool *p, const struct kvl_account *a,
 /* The largest request that passes the tests. */
 u64 kvl_could_have(const struct kvl_pool *p, const struct kvl_account *a)
 {
-	u64 room = a->max - min_t(u64, a->max, kvl_used(a));
+	u64 room = kvl_room(a);
 
 	if (p->draining || !list_empty(&a->queue))
 		return 0;
@@ -326,6 +332,19 @@ static void kvl_wait_for_limit(struct kvl *l, struct kvl_pool *p,
 		kvl_finish(l, p, r, -EDQUOT);
 }
 
+/* Takes pages of an account that is over its max. */
+u32 kvl_fit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
+	    u32 budget)
+{
+	u32 done = 0;
+
+	while (done < budget && kvl_live(a) > a->max && kvl_take_own(l, p, a))
+		done++;
+	if (done < budget)
+		a->fitting = false;
+	return done;
+}
+
 /*
  * An account may be over its max: the max was lowered, pages it counted on were
  * taken into use, or turned out to be stuck. Its latest requests wait again.
@@ -341,8 +360,7 @@ void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a)
 		if (kvl_live(a) - a->takeable > a->max &&
 		    r->client->tenant == a->tenant)
 			kvl_wait_for_limit(l, p, a, r);
-	while (kvl_live(a) > a->max && kvl_take_own(l, p, a))
-		;
+	kvl_fit(l, p, a, l->slice);
 }
 
 /* Requests of an account that are within its limit now go on. */
@@ -357,7 +375,7 @@ static void kvl_pump_account(struct kvl *l, struct kvl_pool *p,
 			kvl_finish(l, p, r, -E2BIG);
 			continue;
 		}
-		if (kvl_used(a) + r->nr > a->max)
+		if (r->nr > kvl_room(a))
 			return;
 		kvl_dequeue(p, r);
 		kvl_enqueue(p, r, KVL_Q_POOL);
@@ -396,6 +414,9 @@ static bool kvl_pump_pool(struct kvl *l, struct kvl_pool *p)
 		kvl_keep_limit(l, p, a);
 		return true;
 	}
+	/* What is being taken back is about to change the rest. */
+	if (a->fitting)
+		return false;
 	if (kvl_available(p, a) < r->nr)
 		return kvl_give_up(l, p, r) ||
 		       (r != first && kvl_give_up(l, p, first));

@@ -275,7 +275,8 @@ static int kvl_plan_charge(const struct kvl *l, const struct kvl_pool *p,
 	g = kvl_grant_find(l, plan->domain, c->tenant);
 	if (g->held + plan->moved + plan->fresh > g->max_held)
 		return -EDQUOT;
-	if (kvl_used(to) + plan->idle + plan->moved > to->max)
+	if (to->fitting ||
+	    kvl_used(to) + plan->idle + plan->moved > to->max)
 		return -EDQUOT;
 	debt = kvl_debt(p, from, to, plan->moved);
 	if (debt > 0 && debt > kvl_debt(p, from, to, 0))

@@ -178,6 +178,7 @@ struct kvl_page {
  * @asked: pages of requests in kvl_pool.queue
  * @cached: CACHED pages
  * @guard: KVL_LOW, _OPEN or _SAFE
+ * @fitting: kvl_tenant_fit() is bringing it below its max: nothing for it yet
  * @parked: takeable pages that are not in the pool's lists
  * @heap_pos: place in the heap of its @guard, or 0
  * @epoch: see kvl_page.epoch
@@ -204,6 +205,7 @@ struct kvl_account {
 	u64 cached;
 	u64 peak;
 	u32 guard;
+	bool fitting;
 	u32 parked;
 	u32 heap_pos;
 	u32 epoch;
@@ -416,6 +418,7 @@ struct kvl {
 	u32 max_tenants;
 	u32 max_clients;
 	u32 tenant_clients;
+	u32 slice;
 	u32 nr_events;
 	u32 nr_revoke;			/* accounts with a revoke_at */
 	bool revoked;			/* a page was, see kvl_revoked() */
@@ -586,6 +589,8 @@ u64 kvl_used(const struct kvl_account *a);
 u64 kvl_could_have(const struct kvl_pool *p, const struct kvl_account *a);
 void kvl_pump(struct kvl *l, struct kvl_pool *p);
 void kvl_unback(struct kvl_pool *p);
+u32 kvl_fit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
+	    u32 budget);
 void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 void kvl_fail_all(struct kvl *l, struct kvl_pool *p, int status);
 void kvl_limits_changed(struct kvl *l, struct kvl_pool *p);

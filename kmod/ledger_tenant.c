@@ -82,7 +82,8 @@ static void kvl_set_limits(struct kvl *l, struct kvl_pool *p,
 	kvl_account_close(p, a);
 	kvl_limits_changed(l, p);
 	kvl_keep_limit(l, p, a);
-	if (kvl_above_max(a)) {
+	a->fitting = kvl_live(a) > a->max && a->takeable;
+	if (a->cur - a->leaving - a->takeable > a->max) {
 		kvl_post(l, a->tenant, &ev);
 		revoke_at = arg->deadline_ns;
 	}
@@ -201,6 +202,19 @@ int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now)
 		return err;
 	kvl_set_apply(l, t, arg, now);
 	return 0;
+}
+
+int kvl_tenant_fit(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+	u32 done;
+
+	if (!p || !kvl_tenant_get(l, tenant))
+		return -ENOENT;
+	kvl_advance(l, p, now);
+	done = kvl_fit(l, p, &p->acct[tenant], budget);
+	kvl_pump(l, p);
+	return done;
 }
 
 /* ---- finding ------------------------------------------------------------ */
@@ -430,8 +444,8 @@ int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 	struct kvl_tenant *t = kvl_tenant_get(l, tenant);
 	struct kvl_account *a;
 	struct kvl_pool *p;
-	u64 left = 0, done = 0;
-	u32 k;
+	u64 left = 0;
+	u32 k, done = 0;
 
 	if (!t)
 		return -ENOENT;
@@ -443,7 +457,7 @@ int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 			continue;
 		kvl_advance(l, p, now);
 		a = &p->acct[tenant];
-		done += kvl_trim(l, p, a, true, U32_MAX);
+		done += kvl_trim(l, p, a, true, l->slice - done);
 		left += a->cur;
 	}
 	if (pages)

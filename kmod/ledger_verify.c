@@ -346,7 +346,7 @@ static int kvl_check_account(const struct kvl_check_ctx *x,
 		return KVL_BAD(x, "tenant %u waits for a pool that drains",
 			       a->tenant);
 	/* Who could go on has gone on. */
-	if (!list_empty(&a->queue)) {
+	if (!list_empty(&a->queue) && !a->fitting) {
 		r = list_first_entry(&a->queue, struct kvl_request, link);
 		if (kvl_used(a) + r->nr <= a->max)
 			return KVL_BAD(x, "tenant %u waits for nothing",

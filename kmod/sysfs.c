@@ -19,6 +19,8 @@
 #include "compat.h"
 #include "internal.h"
 
+#define FIT_PAGES	4096	/* that one hold of the lock takes back */
+
 /* A pool's or tenant's folder. */
 struct folder {
 	struct kobject kobj;
@@ -230,7 +232,8 @@ static int parse_pages(char *text, u64 page_size, u64 *pages)
 	return 0;
 }
 
-static int set_limit(u32 tenant, size_t member, const char *name, char *value)
+static int set_limit(u32 tenant, size_t member, const char *name, char *value,
+		     u32 *pool)
 {
 	struct kvcache_tenant_set set = {
 		.size = sizeof(set),
@@ -255,7 +258,9 @@ static int set_limit(u32 tenant, size_t member, const char *name, char *value)
 	set.min = t.min;
 	set.low = t.low;
 	set.max = t.max;
-	return kvl_tenant_set(kvcache.ledger, &set, kvcache_now());
+	err = kvl_tenant_set(kvcache.ledger, &set, kvcache_now());
+	*pool = set.pool;
+	return err;
 }
 
 static ssize_t limit_write(struct file *file, struct kobject *kobj,
@@ -263,6 +268,7 @@ static ssize_t limit_write(struct file *file, struct kobject *kobj,
 			   size_t count)
 {
 	char text[KVCACHE_NAME_LEN + 32], *name, *value;
+	u32 tenant = to_folder(kobj)->id, pool;
 	int err;
 
 	if (!kvcache_privileged(file))
@@ -278,8 +284,13 @@ static ssize_t limit_write(struct file *file, struct kobject *kobj,
 		name = NULL;
 	}
 	kvcache_lock();
-	err = set_limit(to_folder(kobj)->id, (size_t)attr->private, name,
-			value);
+	err = set_limit(tenant, (size_t)attr->private, name, value, &pool);
+	while (!err && kvl_tenant_fit(kvcache.ledger, tenant, pool, FIT_PAGES,
+				      kvcache_now()) == FIT_PAGES) {
+		kvcache_unlock();
+		cond_resched();
+		kvcache_lock();
+	}
 	kvcache_unlock();
 	return err ? err : count;
 }

@@ -19,16 +19,140 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 ctl_tests
 
-# Its socket stays, and nobody listens.
+# ---- as a user -----------------------------------------------------------
+
+# user WORDS REMEDY ARGUMENT...: what nobody is told, on one line.
+user()
+{
+	words=$1 remedy=$2
+	shift 2
+	setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" "$@" \
+		>"$tmp/said" 2>"$tmp/err"
+	got=$?
+	cat "$tmp/said" "$tmp/err"
+	[ "$got" -eq 1 ] && grep -q -F -e "$words" "$tmp/err" &&
+		grep -q -F -e "$remedy" "$tmp/err" &&
+		[ "$(wc -l <"$tmp/err")" -eq 1 ] && [ ! -s "$tmp/said" ]
+}
+may_not_administer()
+{
+	user "only root and the broker's own user" "run as" tenant create x &&
+		user "only root and the broker's" "run as" \
+			tenant set a --max 1M &&
+		user "only root and the broker's" "run as" tenant rm a &&
+		user "only root and the broker's" "run as" tenant flush a &&
+		user "only root and the broker's" "run as" \
+			tenant grant a b --rights lookup &&
+		user "only root and the broker's" "run as" \
+			pool create x --size 4M &&
+		user "only root and the broker's" "run as" \
+			pool set main --size 4M &&
+		user "only root and the broker's" "run as" pool drain main &&
+		user "only root and the broker's" "run as" pool rm main
+}
+of_no_tenant()
+{
+	user "user 65534 is of no tenant" "--tenant" ps &&
+		user "user 65534 is of no tenant" "--tenant" tenant ls &&
+		user "user 65534 is of no tenant" "--tenant" page ls &&
+		user "tenant x: there is none of this name" \
+			"tenant create x" ps -t x &&
+		user "tenant a: user 65534 is no member" "its group" ps -t a &&
+		user "tenant a: user 65534 is no member" "its group" \
+			events -t a
+}
+no_permission()
+{
+	chmod 600 "$KVCACHE" &&
+		user "$KVCACHE: Permission denied" "" info &&
+		chmod 666 "$KVCACHE"
+}
+if [ "$(id -u)" -eq 0 ] && needs setpriv && cp "$ctl" "$tmp/kvcachectl"; then
+	# Where nobody can read it.
+	chmod 755 "$tmp" && chmod 666 "$KVCACHE"
+	as_root=$ctl ctl=$tmp/kvcachectl
+	check "a pool and two tenants" pools
+	check "tenants of others" tenants
+	check "a user may not administer" unchanged may_not_administer
+	check "a user of no tenant" of_no_tenant
+	check "no permission on the socket" no_permission
+	check "nothing is left of it" nothing_is_left
+	ctl=$as_root
+else
+	skip "as a user" "needs root, and setpriv"
+fi
+
+# ---- lists of several replies ----------------------------------------------
+
+# once MEMBER NUMBER: the last JSON has so many different ones, each once, and
+# all replies are of one moment.
+once()
+{
+	grep -o "\"$1\":[0-9]*" "$tmp/json" | sort >"$tmp/members"
+	wc -l <"$tmp/members"
+	[ "$(wc -l <"$tmp/members")" -eq "$2" ] &&
+		[ "$(sort -u "$tmp/members" | wc -l)" -eq "$2" ] &&
+		[ "$(value seq)" = "$(value seq_last)" ]
+}
+# Five conversations of 63 pages: a reply has 256.
+many_pages()
+{
+	"$ctl" pool create many --size 25M --page 64K &&
+		"$ctl" tenant create many || return
+	awk 'BEGIN {
+		for (i = 0; i < 5; i++) {
+			printf "{\"n\": 1, \"tokens\": [%d", i + 1
+			for (k = 1; k < 2000; k++)
+				printf ",%d", (k * 7 + i) % 270 + 1
+			print "]}"
+		}
+	}' >"$tmp/requests"
+	"$run" -m "$refs/tiny-mha-f16.gguf" --kv f32 --tenant many -q \
+		--requests "$tmp/requests" || return
+	has page ls --state cached = '"tenant":"many"' && once page 315 &&
+		[ "$("$ctl" page ls | wc -l)" -eq 316 ] &&
+		has tenant ls = '"cached_pages":315'
+}
+# A reply has 128.
+many_clients()
+{
+	i=0
+	: >"$tmp/waiting"
+	while [ $i -lt 130 ]; do
+		i=$((i + 1))
+		"$ctl" events -t many --timeout 60s >/dev/null 2>&1 &
+		echo $! >>"$tmp/waiting"
+	done
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		has ps = '"comm":"kvcachectl"' && once pid 130 && break
+		sleep 0.5
+	done
+	once pid 130 && once id 130
+	ret=$?
+	while read -r pid; do
+		kill "$pid"
+	done <"$tmp/waiting"
+	wait
+	return $ret
+}
+if [ -x "$run" ]; then
+	check "more pages than a reply has" many_pages
+	check "more clients than a reply has" many_clients
+fi
+
+# Its socket stays, and nobody listens; it takes a moment to die.
 gone()
 {
-	kill -s KILL $serves
-	wait $serves
-	"$ctl" info 2>"$tmp/err"
-	got=$?
-	cat "$tmp/err" "$tmp/broker"
-	[ $got -eq 1 ] && grep -q "$KVCACHE: " "$tmp/err" &&
-		grep -q "kvcache-broker" "$tmp/err"
+	kill -s KILL "$serves"
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		"$ctl" info 2>"$tmp/err"
+		got=$?
+		cat "$tmp/err"
+		[ $got -eq 1 ] && grep -q "$KVCACHE: nobody listens" "$tmp/err" &&
+			grep -q "start kvcache-broker" "$tmp/err" && return
+		sleep 0.2
+	done
+	return 1
 }
 check "a broker that is gone" gone
 tap_end

@@ -125,7 +125,10 @@ pools()
 	has pool create main --size 8M --page 64K = '"pages":128' &&
 		has pool ls = '"name":"main"' '"page_bytes":65536' \
 			'"free_pages":128' '"draining":false' '"seq":' &&
-		has info = '"abi_version":1' '"backend":"' '"name":"main"'
+		has info = '"abi_version":1' '"backend":"' '"name":"main"' &&
+		"$ctl" info >"$tmp/said" && cat "$tmp/said" &&
+		grep -q '^features  [a-z]' "$tmp/said" &&
+		grep -q '^main  *64 KiB  *8 MiB' "$tmp/said"
 }
 pool_refusals()
 {

@@ -128,6 +128,7 @@ static int info_json(const struct ctl *c)
 int cmd_info(struct ctl *c)
 {
 	const struct kvcache_query *q = &c->query;
+	const char *label = "features";
 	size_t i;
 
 	if (ctl_pools(c))
@@ -136,10 +137,13 @@ int cmd_info(struct ctl *c)
 		return info_json(c);
 	printf("backend   %s\nABI       %u (this program: %u)\n",
 	       kvc_backend(c->kvc), q->out_abi_version, KVCACHE_ABI_VERSION);
-	for (i = 0; i < FEATURES; i++)
-		if (q->out_features & features[i].bit)
-			printf("%-9s %-8s  %s\n", i ? "" : "features",
-			       features[i].name, features[i].help);
+	for (i = 0; i < FEATURES; i++) {
+		if (!(q->out_features & features[i].bit))
+			continue;
+		printf("%-9s %-8s  %s\n", label, features[i].name,
+		       features[i].help);
+		label = "";
+	}
 	printf("\n");
 	if (q->out_nr_pools)
 		print_pools(q);

@@ -3,6 +3,8 @@
  * test_revoke.c - pages that the backend takes away while a sequence holds
  * them: that sequence is told, and nobody else is harmed.
  */
+#include <time.h>
+
 #include "kit.h"
 
 FIXTURE(revoke) {
@@ -212,6 +214,29 @@ TEST_F(revoke, events_that_nobody_reads)
 	ASSERT_EQ(1, kvc_events(k->ctx, ev, 512));
 	all += 1 + ev[0].dropped;
 	EXPECT_EQ(401, all);
+	kvc_seq_free(self->a, 0);
+}
+
+/* Whoever sleeps until there is an event is woken, and still reads it. */
+TEST_F(revoke, events_that_are_waited_for)
+{
+	struct kit *k = &self->k;
+	struct kvcache_event ev;
+	struct timespec ts;
+	uint64_t soon;
+
+	EXPECT_EQ(0, kvc_events_wait(k->ctx, 0));
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	soon = ts.tv_sec * 1000000000ULL + ts.tv_nsec + 20000000;
+	EXPECT_EQ(0, kvc_events_wait(k->ctx, soon));
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	EXPECT_GE(ts.tv_sec * 1000000000ULL + ts.tv_nsec, soon);
+	clear(k, 1);
+	EXPECT_EQ(1, kvc_events_wait(k->ctx, KVCACHE_TIME_NEVER));
+	EXPECT_EQ(1, kvc_events_wait(k->ctx, 0));
+	ASSERT_EQ(1, kvc_events(k->ctx, &ev, 1));
+	EXPECT_EQ(KVCACHE_EV_CLEARED, ev.type);
+	EXPECT_EQ(0, kvc_events_wait(k->ctx, 0));
 	kvc_seq_free(self->a, 0);
 }
 

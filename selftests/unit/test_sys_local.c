@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "harness.h"
@@ -205,6 +206,64 @@ TEST(reclaimed_pages_are_zero)
 	ASSERT_EQ(4096, count(at(s, h, 4096), 4096, 0x7f));
 	ASSERT_EQ(0, alloc(s, 1, 0, &g));
 	ASSERT_EQ(4096, count(at(s, g, 4096), 4096, 0));
+	s->ops->close(s);
+}
+
+/* What other backends keep a process from, this one trusts it with. */
+TEST(a_process_is_trusted_with_its_own_pages)
+{
+	static struct kvcache_publish p = { .size = sizeof(p), .nr = 1 };
+	struct kvc_sys *s = open_local(4096, 2, 0);
+	uint64_t h[2];
+
+	ASSERT_EQ(0, alloc(s, 2, 0, h));
+	p.pages[0].handle = h[0];
+	p.pages[0].nr_keys = 1;
+	p.pages[0].ttl_ns = NEVER;
+	p.pages[0].keys[0].fill = 1;
+	ASSERT_EQ(0, s->ops->call(s, KVCACHE_NR_PUBLISH, &p));
+	/* It is immutable by agreement. */
+	memset(at(s, h[0], 4096), 1, 4096);
+	memset(at(s, h[1], 4096), 2, 4096);
+	ASSERT_EQ(0, put(s, &h[1], 1));
+	ASSERT_EQ(4096, count(at(s, h[1], 4096), 4096, 2));
+	s->ops->close(s);
+}
+
+/* Nothing is shared with another open, or with a child: it has copies. */
+TEST(each_open_is_a_world_of_its_own)
+{
+	static struct kvcache_publish p = { .size = sizeof(p), .nr = 1 };
+	static struct kvcache_lookup l = {
+		.size = sizeof(l), .nr_keys = 1, .keys_per_page = 1,
+	};
+	struct kvc_sys *s = open_local(4096, 2, 2), *other;
+	uint64_t h[2];
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, alloc(s, 2, 0, h));
+	ASSERT_EQ(-EDQUOT, alloc(s, 1, 0, h + 1));
+	p.pages[0].handle = h[0];
+	p.pages[0].nr_keys = 1;
+	p.pages[0].ttl_ns = NEVER;
+	p.pages[0].keys[0].fill = 1;
+	ASSERT_EQ(0, s->ops->call(s, KVCACHE_NR_PUBLISH, &p));
+	ASSERT_EQ(0, s->ops->call(s, KVCACHE_NR_LOOKUP, &l));
+	ASSERT_EQ(1, l.out_nr_pages);
+	other = open_local(4096, 2, 2);
+	ASSERT_EQ(0, other->ops->call(other, KVCACHE_NR_LOOKUP, &l));
+	ASSERT_EQ(0, l.out_nr_pages);
+	ASSERT_EQ(0, alloc(other, 2, 0, h));
+	other->ops->close(other);
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		memset(at(s, h[0], 4096), 7, 4096);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	ASSERT_EQ(4096, count(at(s, h[0], 4096), 4096, 0));
 	s->ops->close(s);
 }
 

@@ -31,7 +31,7 @@ static int unmappable(struct kvc_bconn *s, int err)
 	const char *hint = NULL;
 
 	if (err == -ENOMEM)
-		hint = "each page is a mapping of this process, and there are too many: raise vm.max_map_count (sysctl), or take larger pages";
+		hint = "each page is a mapping, and a process may have vm.max_map_count of them (65530 by default): raise it, or take larger pages";
 	if (err == -EMFILE)
 		hint = "pages come as descriptors, and this process may have no more: raise its limit (ulimit -n)";
 	__atomic_store_n(&s->sys.hint, hint, __ATOMIC_RELAXED);
@@ -299,11 +299,11 @@ int kvc_sys_broker_open(const char *path, struct kvc_sys **out)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->watch_lock, NULL);
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (s->fd < 0 ||
-	    connect(s->fd, (struct sockaddr *)&sun, sizeof(sun))) {
-		err = -errno;
+	err = s->fd < 0 ? -errno : 0;
+	while (!err && connect(s->fd, (struct sockaddr *)&sun, sizeof(sun)))
+		err = errno == EINTR ? 0 : -errno;
+	if (err)
 		goto fail;
-	}
 	s->spare = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
 	do {
 		err = broker_call(&s->sys, KVCACHE_NR_QUERY, &q);

@@ -161,9 +161,9 @@ int kvl_cmd_begin(struct kvl_cmd *x, struct kvl_cmd_frame *f, unsigned int nr,
  * @now: CLOCK_MONOTONIC in nanoseconds
  *
  * Return: 0 or -errno; -EAGAIN to be called again after the lock was released,
- * the work of the pools done if @f->work, and kvl_cmd_more() called; KVL_WAITING for a
- * KVCACHE_ALLOC that waits, until @f->request->status changes or kvl_cancel()
- * ends it: that is the result then.
+ * the work of the pools done if @f->work, and kvl_cmd_more() called;
+ * KVL_WAITING for a KVCACHE_ALLOC that waits, until @f->request->status changes
+ * or kvl_cancel() ends it: that is the result then.
  */
 int kvl_cmd_run(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now);
 

@@ -258,8 +258,8 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out);
  *
  * Shrinking takes FREE pages off the end and gives up takeable ones there,
  * down to the last page in use. Return: 0; 1 it did a slice of it, or pages
- * became work: finish that and call again; -EBUSY shrunk as far as it could; -E2BIG above its capacity;
- * -EINVAL below the sum of all min, or 0; -ENOENT.
+ * became work: finish that and call again; -EBUSY shrunk as far as it could;
+ * -E2BIG above its capacity; -EINVAL below the sum of all min, or 0; -ENOENT.
  */
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now);
 
@@ -305,10 +305,11 @@ int kvl_tenant_create(struct kvl *l, struct kvl_tenant *t,
  * @now: time
  *
  * A max below cur takes back a slice of the tenant's takeable pages at once,
- * and kvl_tenant_fit() the others. If cur will still be above, the tenant gets a KVCACHE_EV_SHRINK, pages that lose their last reference
- * become FREE instead of CACHED, and kvl_tick() revokes after the deadline. A
- * new ttl counts for pages cached from then on. The same change with the same
- * revision again is 0. Return: as above; -ESTALE, -EEXIST by revision.
+ * and kvl_tenant_fit() the others. If cur will still be above, the tenant gets
+ * a KVCACHE_EV_SHRINK, pages that lose their last reference become FREE instead
+ * of CACHED, and kvl_tick() revokes after the deadline. A new ttl counts for
+ * pages cached from then on. The same change with the same revision again is 0.
+ * Return: as above; -ESTALE, -EEXIST by revision.
  */
 int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now);
 
@@ -343,7 +344,8 @@ int kvl_tenant_trim(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
  * @now: time
  *
  * Return: 0; 1 it did a slice of it, or pages became work: finish that and call
- * again; -EBUSY clients, or pages in use (RETIRING ones that are stuck too); -ENOENT.
+ * again; -EBUSY clients, or pages in use (RETIRING ones that are stuck too);
+ * -ENOENT.
  */
 int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 		      u64 *pages, u64 now);

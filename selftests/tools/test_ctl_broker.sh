@@ -99,6 +99,7 @@ many_pages()
 {
 	"$ctl" pool create many --size 25M --page 64K &&
 		"$ctl" tenant create many || return
+	# Its pool is the first one.
 	awk 'BEGIN {
 		for (i = 0; i < 5; i++) {
 			printf "{\"n\": 1, \"tokens\": [%d", i + 1
@@ -109,7 +110,7 @@ many_pages()
 	}' >"$tmp/requests"
 	"$run" -m "$refs/tiny-mha-f16.gguf" --kv f32 --tenant many -q \
 		--requests "$tmp/requests" || return
-	has page ls --state cached = '"tenant":"many"' && once page 315 &&
+	has page ls --pool many --state cached = '"tenant":"many"' && once page 315 &&
 		[ "$("$ctl" page ls | wc -l)" -eq 316 ] &&
 		has tenant ls = '"cached_pages":315'
 }
@@ -135,10 +136,39 @@ many_clients()
 	wait
 	return $ret
 }
+# Two who change limits of one tenant: neither undoes what the other did. Each
+# looks whether its last change is still there.
+keeps_changing()
+{
+	i=0
+	while [ $i -lt 60 ]; do
+		i=$((i + 1))
+		"$ctl" tenant set both --pool both "--$1" $((i * 64))K || return
+		"$ctl" tenant ls --pool both --json >"$tmp/$1" || return
+		grep -q "\"name\":\"both\".*\"$1_pages\":${i}[,}]" "$tmp/$1" ||
+			{ echo "--$1 $i is undone"; return 1; }
+	done
+}
+two_at_once()
+{
+	"$ctl" pool create both --size 8M --page 64K &&
+		"$ctl" pool create other --size 8M --page 64K &&
+		"$ctl" tenant create both || return
+	keeps_changing low >"$tmp/other" 2>&1 &
+	other=$!
+	keeps_changing min
+	ret=$?
+	wait $other && [ $ret -eq 0 ] || { cat "$tmp/other"; return 1; }
+	has tenant ls --pool both = '"min_pages":60,"low_pages":60' \
+		'"revision":121'
+}
 if [ -x "$run" ]; then
 	check "more pages than a reply has" many_pages
 	check "more clients than a reply has" many_clients
 fi
+check "two changes at once" two_at_once
+check "of several pools one is named" refuses 1 "name one of" "--pool" \
+	tenant set both --max 1M
 
 # Its socket stays, and nobody listens; it takes a moment to die.
 gone()

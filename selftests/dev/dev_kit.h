@@ -32,6 +32,10 @@
 
 #include "kselftest_harness.h"
 
+/* A machine that is emulated, watched and busy is ten times slower. */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT	90
+
 #define DEVICE		"/dev/kvcache"
 #define SYSFS		"/sys/class/kvcache/kvcache"
 #define NEVER		KVCACHE_TIME_NEVER

@@ -33,12 +33,13 @@ static int find_pool(struct kvc *ctx, uint32_t id,
  * administrators see others' in a list. This page has no key: it is refused in
  * any case, after the domain was looked at.
  */
-static int check_domain(const struct kvc_cache *c)
+static int check_domain(const struct kvc_cache *c, uint32_t domain,
+			const char *name)
 {
 	struct kvcache_publish r = {
 		.pool = c->o.pool,
 		.nr = 1,
-		.domain = c->o.domain,
+		.domain = domain,
 	};
 	struct kvc_msg msg;
 
@@ -49,7 +50,7 @@ static int check_domain(const struct kvc_cache *c)
 		kvc_msg_restore(c->ctx, &msg);
 		return 0;
 	}
-	return kvc_fail(c->ctx, -ENOENT, "domain: there is no tenant %u",
+	return kvc_fail(c->ctx, -ENOENT, "%s: there is no tenant %u", name,
 			r.domain);
 }
 
@@ -111,6 +112,15 @@ static int open_pool(struct kvc_cache *c, const struct kvc_model *m)
 	return 0;
 }
 
+void kvc_roots(const struct kvc_cache *c, uint32_t group, const void *extra,
+	       size_t extra_len, uint8_t root[KVCACHE_KEY_LEN],
+	       uint8_t common_root[KVCACHE_KEY_LEN])
+{
+	kvc_key_root(root, &c->l.group[group], c->o.salt, extra, extra_len);
+	kvc_key_root(common_root, &c->l.group[group], c->o.commons_salt, extra,
+		     extra_len);
+}
+
 int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
 		     const struct kvc_cache_opts *opts, struct kvc_cache **out)
 {
@@ -139,7 +149,9 @@ int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
 		goto fail;
 	rc = open_pool(c, &m);
 	if (!rc)
-		rc = check_domain(c);
+		rc = check_domain(c, c->o.domain, "domain");
+	if (!rc)
+		rc = check_domain(c, c->o.commons, "commons");
 	if (rc)
 		goto fail;
 	rc = kva_threads_create(c->o.threads, &c->threads);
@@ -149,7 +161,7 @@ int kvc_cache_create(struct kvc *ctx, const struct kvc_model *model,
 		goto fail;
 	}
 	for (uint32_t i = 0; i < c->l.ngroups; i++)
-		kvc_key_root(c->root[i], &c->l.group[i], c->o.salt, NULL, 0);
+		kvc_roots(c, i, NULL, 0, c->root[i], c->common_root[i]);
 	c->next = ctx->caches;
 	ctx->caches = c;
 	*out = c;

@@ -7,6 +7,7 @@
  * pages, without asking. While it is idle a chain's @n is 0 and @idle_n is what
  * it was, so that no other code sees these pages; those given back are NULL.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -157,18 +158,25 @@ static int keep_private(struct kvc_cache *c, struct kvc_chain *ch)
 	return rc ? rc : keep_pages(c, at, n);
 }
 
-/* Keys of pages [@at, @at + @n) of a chain, of which the last may be partly
- * filled. */
+/*
+ * Keys of pages [@at, @at + @n) of a chain, of which the last may be partly
+ * filled; in the commons, which have full ones only, as many as there are.
+ */
 static void keys_of(const struct kvc_seq *s, uint32_t group, uint32_t at,
-		    uint32_t n, struct kvcache_lookup *lk)
+		    uint32_t n, uint8_t (*common)[KVCACHE_KEY_LEN],
+		    struct kvcache_lookup *lk)
 {
 	uint32_t P = s->c->l.group[group].page_tokens, full = s->len / P, k;
 	struct kvcache_key keys[KVCACHE_MAX_PAGE_KEYS];
 	const struct kvc_chain *ch = &s->chain[group];
 
+	if (common)
+		n = KVC_MIN(n, full - KVC_MIN(full, at));
 	for (uint32_t i = 0; i < n; i++) {
 		if (at + i < full) {
-			memcpy(lk->keys[i], ch->ends[at + i], KVCACHE_KEY_LEN);
+			memcpy(lk->keys[i],
+			       common ? common[at + i] : ch->ends[at + i],
+			       KVCACHE_KEY_LEN);
 			continue;
 		}
 		k = kvc_key_page(&s->c->l.group[group],
@@ -180,37 +188,67 @@ static void keys_of(const struct kvc_seq *s, uint32_t group, uint32_t at,
 	lk->nr_keys = n;
 }
 
-/* Pages that were given back, from the first on; *@keep: pages that are there. */
-static int find_shared(struct kvc_seq *s, uint32_t group, uint32_t *keep)
+/* Pages from @i on, as far as there are any, in one of the domains. */
+static int find_run(struct kvc_seq *s, uint32_t group, uint32_t *i,
+		    uint8_t (*common)[KVCACHE_KEY_LEN])
 {
 	struct kvcache_lookup lk = { .keys_per_page = 1 };
 	struct kvc_chain *ch = &s->chain[group];
-	uint32_t i = 0, n;
+	uint32_t n = 0, k;
 	int rc;
 
-	for (; i < ch->idle_n; i += n) {
-		n = 1;
-		if (ch->pages[i]) {
-			if (ch->pages[i]->lost)
-				break;
-			continue;
-		}
-		while (n < KVCACHE_MAX_KEYS && i + n < ch->idle_n &&
-		       !ch->pages[i + n])
-			n++;
-		keys_of(s, group, i, n, &lk);
-		rc = kvc_lookup(s->c, &lk, ch->pages + i);
-		if (rc)
-			return rc;
-		for (uint32_t k = 0; k < lk.out_nr_pages; k++)
-			kvc_chain_set(ch, i + k, ch->pages[i + k]);
-		if (lk.out_nr_pages < n) {
-			i += lk.out_nr_pages;
-			break;
-		}
-	}
-	*keep = i;
+	while (n < KVCACHE_MAX_KEYS && *i + n < ch->idle_n &&
+	       !ch->pages[*i + n])
+		n++;
+	keys_of(s, group, *i, n, common, &lk);
+	if (!lk.nr_keys)
+		return 0;
+	rc = kvc_lookup(s->c, &lk, ch->pages + *i);
+	if (rc)
+		return rc;
+	for (k = 0; k < lk.out_nr_pages; k++, ++*i)
+		kvc_chain_set(ch, *i, ch->pages[*i]);
 	return 0;
+}
+
+/* Pages that were given back, from the first on; *@keep: pages that are there. */
+static int find_pages(struct kvc_seq *s, uint32_t group,
+		      uint8_t (*common)[KVCACHE_KEY_LEN], uint32_t *keep)
+{
+	struct kvc_chain *ch = &s->chain[group];
+	uint32_t i = 0, was;
+	int rc = 0;
+
+	do {
+		was = i;
+		while (i < ch->idle_n && ch->pages[i] && !ch->pages[i]->lost)
+			i++;
+		if (i < ch->idle_n && !ch->pages[i])
+			rc = find_run(s, group, &i, NULL);
+		if (!rc && common && i < ch->idle_n && !ch->pages[i])
+			rc = find_run(s, group, &i, common);
+	} while (!rc && i > was);
+	*keep = i;
+	return rc;
+}
+
+static int find_shared(struct kvc_seq *s, uint32_t group, uint32_t *keep)
+{
+	const struct kvc_lgroup *g = &s->c->l.group[group];
+	uint8_t (*common)[KVCACHE_KEY_LEN] = NULL;
+	uint32_t full = s->len / g->page_tokens;
+	int rc;
+
+	if (s->c->o.commons && full) {
+		common = calloc(full, sizeof(*common));
+		if (!common)
+			return -ENOMEM;
+		kvc_key_ends(g, s->chain[group].common_root, s->tokens, common,
+			     0, full);
+	}
+	rc = find_pages(s, group, common, keep);
+	free(common);
+	return rc;
 }
 
 /* The end of it: what is behind @len tokens goes back, whatever is there. */

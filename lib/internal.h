@@ -164,6 +164,11 @@ uint32_t kvc_key_page(const struct kvc_lgroup *g,
 		      const uint32_t *tokens, uint32_t fill,
 		      struct kvcache_key *keys);
 
+/* Keys at the ends of full pages [@from, @to) of a chain. */
+void kvc_key_ends(const struct kvc_lgroup *g,
+		  const uint8_t root[KVCACHE_KEY_LEN], const uint32_t *tokens,
+		  uint8_t (*ends)[KVCACHE_KEY_LEN], uint32_t from, uint32_t to);
+
 /* ---- page.c ----------------------------------------------------------- */
 
 /**
@@ -212,6 +217,7 @@ static inline uint32_t kvc_page_number(uint64_t handle)
  * @ro: window in which pages are read
  * @rw: window in which PRIVATE pages are written
  * @root: key of the empty prefix of each group, without extra bytes
+ * @common_root: the same in the commons
  * @slots: page object of each page number, or NULL. One object a number, so
  *         what is remembered is never more than the pool
  * @nslots: entries of @slots
@@ -234,6 +240,7 @@ struct kvc_cache {
 	char *ro;
 	char *rw;
 	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
+	uint8_t common_root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_page **slots;
 	uint32_t nslots;
 	uint32_t nlost;
@@ -245,6 +252,11 @@ struct kvc_cache {
 	uint32_t fresh_cap;
 	struct kvc_stats st;
 };
+
+/* Keys of the empty prefix in the own domain and in the commons. */
+void kvc_roots(const struct kvc_cache *c, uint32_t group, const void *extra,
+	       size_t extra_len, uint8_t root[KVCACHE_KEY_LEN],
+	       uint8_t common_root[KVCACHE_KEY_LEN]);
 
 static inline const void *kvc_page_ro(const struct kvc_cache *c,
 				      uint64_t handle)
@@ -320,17 +332,23 @@ int kvc_lookup(struct kvc_cache *c, struct kvcache_lookup *lk,
  * struct kvc_match - what one group can serve of a prompt
  * @pages: [@n] pages in order, a reference on each; the last may serve in part
  *         only
- * @ends: key that each page was found by: of the prefix that it ends
+ * @ends: key of the prefix that each page ends, in the own domain
+ * @common: the same in the commons, if there is one
+ * @by: [@n] key that each page was found by
  * @n: pages
  * @nkeys: entries of @ends that are computed
+ * @ncommon: entries of @common that are computed
  * @len: tokens
  * @copy: copy the last page's rows although it could be shared
  */
 struct kvc_match {
 	struct kvc_page **pages;
 	uint8_t (*ends)[KVCACHE_KEY_LEN];
+	uint8_t (*common)[KVCACHE_KEY_LEN];
+	uint8_t (*by)[KVCACHE_KEY_LEN];
 	uint32_t n;
 	uint32_t nkeys;
+	uint32_t ncommon;
 	uint32_t len;
 	bool copy;
 };
@@ -338,7 +356,7 @@ struct kvc_match {
 /**
  * kvc_match() - the longest prefix of tokens[0, @max) that all groups serve
  * @c: the cache
- * @root: key of the empty prefix of each group
+ * @seq: whose it is to be, or NULL for one without extra bytes
  * @tokens: the tokens
  * @max: their number
  * @m: [ngroups], zeros; the pages, trimmed to the result. kvc_match_put() in
@@ -346,7 +364,7 @@ struct kvc_match {
  *
  * Return: 0 or -errno; the length is in @m[0].len, equal for all groups.
  */
-int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
+int kvc_match(struct kvc_cache *c, const struct kvc_seq *seq,
 	      const uint32_t *tokens, uint32_t max, struct kvc_match *m);
 /* Shorten all groups to @len tokens, and drop references past them. */
 void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len);
@@ -398,6 +416,7 @@ int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s);
  * @published: leading pages known to be published; others may be behind one
  *             that could not be
  * @root: key of the empty prefix
+ * @common_root: the same in the commons
  */
 struct kvc_chain {
 	struct kvc_page **pages;
@@ -408,6 +427,7 @@ struct kvc_chain {
 	uint32_t cap;
 	uint32_t published;
 	uint8_t root[KVCACHE_KEY_LEN];
+	uint8_t common_root[KVCACHE_KEY_LEN];
 };
 
 struct kvc_seq {
@@ -419,6 +439,7 @@ struct kvc_seq {
 	uint32_t tokens_cap;
 	uint32_t priority;
 	uint64_t ttl_ns;
+	uint32_t common;		/* tokens that the commons may have */
 	bool no_reuse;
 	bool idle;
 	struct kvc_chain chain[];	/* one a group */

@@ -52,6 +52,21 @@ void kvc_key_root(uint8_t out[KVCACHE_KEY_LEN], const struct kvc_lgroup *g,
 	sha256_digest(&h, KVCACHE_KEY_LEN, out);
 }
 
+void kvc_key_ends(const struct kvc_lgroup *g,
+		  const uint8_t root[KVCACHE_KEY_LEN], const uint32_t *tokens,
+		  uint8_t (*ends)[KVCACHE_KEY_LEN], uint32_t from, uint32_t to)
+{
+	struct kvcache_key keys[KVCACHE_MAX_PAGE_KEYS];
+	size_t P = g->page_tokens;
+	uint32_t i, k;
+
+	for (i = from; i < to; i++) {
+		k = kvc_key_page(g, i ? ends[i - 1] : root, tokens + i * P, P,
+				 keys);
+		memcpy(ends[i], keys[k - 1].key, KVCACHE_KEY_LEN);
+	}
+}
+
 uint32_t kvc_key_page(const struct kvc_lgroup *g,
 		      const uint8_t parent[KVCACHE_KEY_LEN],
 		      const uint32_t *tokens, uint32_t fill,

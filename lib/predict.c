@@ -59,7 +59,7 @@ static int count_idle(struct kvc_cache *c, const struct kvc_match *m,
 		for (i = 0; i < held[g]; i += n) {
 			n = KVC_MIN(held[g] - i, (uint32_t)KVCACHE_MAX_KEYS);
 			lk.nr_keys = n;
-			memcpy(lk.keys, m[g].ends[i], n * KVCACHE_KEY_LEN);
+			memcpy(lk.keys, m[g].by[i], n * KVCACHE_KEY_LEN);
 			rc = kvc_call(c->ctx, KVCACHE_NR_LOOKUP, &lk);
 			if (rc)
 				return rc;
@@ -115,12 +115,11 @@ static int predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		   const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
 		   struct kvc_room *out)
 {
-	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_match m[KVC_MAX_GROUPS] = { 0 };
 	uint64_t total = (uint64_t)ntokens + extra;
 	struct kvc_room r = { 0 };
 	struct kvc_supply s;
-	uint32_t g, max = 0, held = 0;
+	uint32_t max = 0, held = 0;
 	int rc;
 
 	kvc_lost_poll(c->ctx);
@@ -150,10 +149,7 @@ static int predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	}
 	if (tokens && ntokens && !(seq ? seq->no_reuse : c->o.no_reuse))
 		max = ntokens - 1;
-	for (g = 0; g < c->l.ngroups; g++)
-		memcpy(root[g], seq ? seq->chain[g].root : c->root[g],
-		       KVCACHE_KEY_LEN);
-	rc = kvc_match(c, root, tokens, max, m);
+	rc = kvc_match(c, seq, tokens, max, m);
 	if (!rc)
 		rc = predict_match(c, m, ntokens, total, &r);
 	kvc_match_put(c, m);

@@ -21,6 +21,7 @@ struct search {
 	const struct kvc_lgroup *g;
 	uint32_t group;
 	const uint8_t *root;
+	const uint8_t *common_root;	/* NULL: there is no commons */
 	const uint32_t *tokens;
 	uint32_t max;
 	struct kvc_match *m;
@@ -61,18 +62,14 @@ static const uint8_t *parent_of(const struct search *s, uint32_t page)
 	return page ? s->m->ends[page - 1] : s->root;
 }
 
-static void compute_ends(const struct search *s, uint32_t n)
+/* Keys at the ends of the first @n pages, of one chain or the other. */
+static void compute_ends(const struct search *s, uint32_t n, bool common)
 {
-	struct kvcache_key keys[KVCACHE_MAX_PAGE_KEYS];
-	size_t P = s->g->page_tokens;
-	uint32_t i, k;
+	uint32_t *have = common ? &s->m->ncommon : &s->m->nkeys;
 
-	for (i = s->m->nkeys; i < n; i++) {
-		k = kvc_key_page(s->g, parent_of(s, i), s->tokens + i * P, P,
-				 keys);
-		memcpy(s->m->ends[i], keys[k - 1].key, KVCACHE_KEY_LEN);
-		s->m->nkeys = i + 1;
-	}
+	kvc_key_ends(s->g, common ? s->common_root : s->root, s->tokens,
+		     common ? s->m->common : s->m->ends, *have, n);
+	*have = KVC_MAX(*have, n);
 }
 
 /* A full page that is not published serves its own context. */
@@ -86,31 +83,55 @@ static struct kvc_page *private_page(const struct search *s, uint32_t page)
 	return p && match == P && !p->shared ? p : NULL;
 }
 
-static int match_whole(const struct search *s)
+/* Published pages from where the match ends, in one of the domains. */
+static int match_run(const struct search *s, uint32_t npages, bool common)
 {
-	uint32_t npages = s->max / s->g->page_tokens;
 	struct kvcache_lookup lk = { .keys_per_page = 1 };
 	struct kvc_match *m = s->m;
-	struct kvc_page **at, *p;
+	int rc;
+
+	do {
+		lk.nr_keys = KVC_MIN(npages - m->n, (uint32_t)KVCACHE_MAX_KEYS);
+		compute_ends(s, m->n + lk.nr_keys, common);
+		memcpy(lk.keys, (common ? m->common : m->ends)[m->n],
+		       lk.nr_keys * KVCACHE_KEY_LEN);
+		rc = kvc_lookup(s->c, &lk, m->pages + m->n);
+		if (rc)
+			return rc;
+		memcpy(m->by[m->n], lk.keys,
+		       lk.out_nr_pages * KVCACHE_KEY_LEN);
+		m->n += lk.out_nr_pages;
+	} while (lk.out_nr_pages == lk.nr_keys && m->n < npages);
+	return 0;
+}
+
+static int match_whole(const struct search *s)
+{
+	uint32_t npages = s->max / s->g->page_tokens, was;
+	struct kvc_match *m = s->m;
+	struct kvc_page *p;
 	int rc;
 
 	while (m->n < npages) {
-		at = m->pages + m->n;
-		lk.nr_keys = KVC_MIN(npages - m->n, (uint32_t)KVCACHE_MAX_KEYS);
-		compute_ends(s, m->n + lk.nr_keys);
-		memcpy(lk.keys, m->ends[m->n], lk.nr_keys * KVCACHE_KEY_LEN);
-		rc = kvc_lookup(s->c, &lk, at);
+		was = m->n;
+		rc = match_run(s, npages, false);
+		/* Both are asked, whatever the first one says. */
+		if (!rc && s->common_root && m->n < npages)
+			rc = match_run(s, npages, true);
 		if (rc)
 			return rc;
-		m->n += lk.out_nr_pages;
-		if (lk.out_nr_pages == lk.nr_keys)
+		if (m->n == npages || (s->common_root && m->n > was))
 			continue;
+		compute_ends(s, m->n + 1, false);
 		p = private_page(s, m->n);
 		if (!p)
 			break;
 		p->refs++;
+		memcpy(m->by[m->n], m->ends[m->n], KVCACHE_KEY_LEN);
 		m->pages[m->n++] = p;
 	}
+	/* What follows is a page of the own chain, whoever has these. */
+	compute_ends(s, m->n, false);
 	return 0;
 }
 
@@ -176,7 +197,7 @@ static int match_known(const struct search *s, const uint8_t *parent,
 			return rc;
 		if (lk.out_nr_pages) {
 			*match = fill;
-			memcpy(s->m->ends[s->m->n], p->key, KVCACHE_KEY_LEN);
+			memcpy(s->m->by[s->m->n], p->key, KVCACHE_KEY_LEN);
 			return 0;
 		}
 		kvc_page_forget(s->c, p);
@@ -203,6 +224,7 @@ static int match_part(const struct search *s)
 	if (rc)
 		return rc;
 	nkeys = kvc_key_page(s->g, parent, s->tokens + first, n, keys);
+	memcpy(m->ends[m->n], keys[nkeys - 1].key, KVCACHE_KEY_LEN);
 	for (i = 0; i < nkeys; i++)
 		if (keys[i].fill > match)
 			memcpy(lk.keys[lk.nr_keys++], keys[i].key,
@@ -213,7 +235,7 @@ static int match_part(const struct search *s)
 	}
 	if (!rc && lk.nr_keys && lk.out_nr_pages) {
 		i = nkeys - lk.nr_keys + lk.out_nr_keys - 1;
-		memcpy(m->ends[m->n], keys[i].key, KVCACHE_KEY_LEN);
+		memcpy(m->by[m->n], keys[i].key, KVCACHE_KEY_LEN);
 		match = keys[i].fill;
 	} else if (!rc) {
 		*hit = known;
@@ -235,7 +257,11 @@ static int match_group(const struct search *s)
 
 	s->m->pages = calloc(room, sizeof(*s->m->pages));
 	s->m->ends = calloc(room, sizeof(*s->m->ends));
-	if (!s->m->pages || !s->m->ends)
+	s->m->by = calloc(room, sizeof(*s->m->by));
+	if (s->common_root)
+		s->m->common = calloc(room, sizeof(*s->m->common));
+	if (!s->m->pages || !s->m->ends || !s->m->by ||
+	    (s->common_root && !s->m->common))
 		return -ENOMEM;
 	rc = match_whole(s);
 	if (rc)
@@ -244,7 +270,7 @@ static int match_group(const struct search *s)
 	return s->m->len < s->max ? match_part(s) : 0;
 }
 
-int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
+int kvc_match(struct kvc_cache *c, const struct kvc_seq *seq,
 	      const uint32_t *tokens, uint32_t max, struct kvc_match *m)
 {
 	uint32_t len = max, i;
@@ -255,7 +281,10 @@ int kvc_match(struct kvc_cache *c, uint8_t (*root)[KVCACHE_KEY_LEN],
 			.c = c,
 			.g = &c->l.group[i],
 			.group = i,
-			.root = root[i],
+			.root = seq ? seq->chain[i].root : c->root[i],
+			.common_root = !c->o.commons ? NULL :
+				       seq ? seq->chain[i].common_root :
+				       c->common_root[i],
 			.tokens = tokens,
 			.max = len,
 			.m = &m[i],
@@ -288,6 +317,8 @@ void kvc_match_put(struct kvc_cache *c, struct kvc_match *m)
 		kvc_pages_put(c, m[i].pages, m[i].n);
 		free(m[i].pages);
 		free(m[i].ends);
+		free(m[i].by);
+		free(m[i].common);
 	}
 }
 

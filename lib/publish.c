@@ -14,14 +14,9 @@ void kvc_seq_keys(struct kvc_seq *s, uint32_t group, uint32_t first)
 {
 	const struct kvc_lgroup *g = &s->c->l.group[group];
 	struct kvc_chain *ch = &s->chain[group];
-	struct kvcache_key keys[KVCACHE_MAX_PAGE_KEYS];
-	uint32_t i, n, P = g->page_tokens;
 
-	for (i = first; i < s->len / P; i++) {
-		n = kvc_key_page(g, kvc_chain_parent(ch, i),
-				 s->tokens + (size_t)i * P, P, keys);
-		memcpy(ch->ends[i], keys[n - 1].key, KVCACHE_KEY_LEN);
-	}
+	kvc_key_ends(g, ch->root, s->tokens, ch->ends, first,
+		     s->len / g->page_tokens);
 }
 
 /* Put a page in the index, under the last of its keys. */
@@ -35,7 +30,9 @@ static void remember(struct kvc_seq *s, uint32_t group, uint32_t i,
 		      s->tokens + i * P);
 }
 
+/* @parent: key of what is before it, in the domain that it goes to. */
 static void describe(struct kvc_seq *s, uint32_t group, uint32_t i,
+		     const uint8_t parent[KVCACHE_KEY_LEN],
 		     struct kvcache_publish_page *pp)
 {
 	const struct kvc_lgroup *g = &s->c->l.group[group];
@@ -50,9 +47,8 @@ static void describe(struct kvc_seq *s, uint32_t group, uint32_t i,
 	pp->priority = s->priority;
 	pp->ttl_ns = s->ttl_ns;
 	if (i)
-		memcpy(pp->parent, ch->ends[i - 1], KVCACHE_KEY_LEN);
-	pp->nr_keys = kvc_key_page(g, kvc_chain_parent(ch, i),
-				   s->tokens + first,
+		memcpy(pp->parent, parent, KVCACHE_KEY_LEN);
+	pp->nr_keys = kvc_key_page(g, parent, s->tokens + first,
 				   KVC_MIN(g->page_tokens, s->len - first),
 				   pp->keys);
 }
@@ -101,41 +97,80 @@ static void settle(struct kvc_seq *s, uint32_t group, uint32_t i,
 	remember(s, group, i, &pp->keys[pp->nr_keys - 1]);
 }
 
+/* Does this page go to the commons? Only if all of it may. */
+static bool is_common(const struct kvc_seq *s, uint32_t group, uint32_t i)
+{
+	return i < s->common / s->c->l.group[group].page_tokens;
+}
+
+/* What the key of the next page begins with, from that of page @i on. */
+static const uint8_t *next_parent(struct kvc_seq *s, uint32_t group,
+				  uint32_t i, bool common,
+				  uint8_t key[KVCACHE_KEY_LEN], uint32_t *at)
+{
+	struct kvc_chain *ch = &s->chain[group];
+	const struct kvc_lgroup *g = &s->c->l.group[group];
+	struct kvcache_key keys[KVCACHE_MAX_PAGE_KEYS];
+	size_t P = g->page_tokens;
+	uint32_t k;
+
+	if (!common)
+		return kvc_chain_parent(ch, i);
+	/* These are few, and short: they are not kept. */
+	for (; *at < i; ++*at) {
+		k = kvc_key_page(g, key, s->tokens + *at * P, P, keys);
+		memcpy(key, keys[k - 1].key, KVCACHE_KEY_LEN);
+	}
+	return key;
+}
+
 /* One command for pages @at[0, @n). */
 static int publish_call(struct kvc_seq *s, uint32_t group, const uint32_t *at,
-			uint32_t n)
+			uint32_t n, bool common)
 {
 	struct kvcache_publish r = {
 		.pool = s->c->o.pool,
 		.nr = n,
-		.domain = s->c->o.domain,
+		.domain = common ? s->c->o.commons : s->c->o.domain,
 	};
-	uint32_t i;
+	uint8_t key[KVCACHE_KEY_LEN];
+	uint32_t i, done = 0;
 	int rc;
 
+	memcpy(key, s->chain[group].common_root, sizeof(key));
 	for (i = 0; i < n; i++)
-		describe(s, group, at[i], &r.pages[i]);
+		describe(s, group, at[i],
+			 next_parent(s, group, at[i], common, key, &done),
+			 &r.pages[i]);
 	rc = kvc_call(s->c->ctx, KVCACHE_NR_PUBLISH, &r);
 	for (i = 0; !rc && i < n; i++)
 		settle(s, group, at[i], &r.pages[i]);
+	if (!rc && common)
+		s->c->st.pages_common += n;
 	return rc;
 }
 
 /*
  * As many of pages @at[0, @n) as can be: all by one command, or, if that is
  * refused, one by one. Those that are pinned are left out; one that there is
- * no room for ends it, as nobody would find what is behind it.
+ * no room for ends it, as nobody would find what is behind it. What the commons
+ * do not take is published like everything else.
  */
 static int publish_run(struct kvc_seq *s, uint32_t group, const uint32_t *at,
 		       uint32_t n)
 {
-	int rc = publish_call(s, group, at, n);
+	bool common = is_common(s, group, at[0]);
+	int rc = publish_call(s, group, at, n, common);
 
+	if (rc && common) {
+		common = false;
+		rc = publish_call(s, group, at, n, common);
+	}
 	if (!rc)
 		return 0;
 	for (uint32_t i = 0; i < n; i++) {
 		if (n > 1)
-			rc = publish_call(s, group, at + i, 1);
+			rc = publish_call(s, group, at + i, 1, common);
 		if (rc && rc != -EBUSY)
 			return rc;
 	}
@@ -175,7 +210,9 @@ int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail)
 	for (i = ch->published; !rc && i < end; i++) {
 		if (!ch->pages[i]->shared)
 			at[n++] = i;
-		if (n && (n == KVCACHE_MAX_PUBLISH || i + 1 == end)) {
+		if (n && (n == KVCACHE_MAX_PUBLISH || i + 1 == end ||
+			  is_common(s, group, at[0]) !=
+			  is_common(s, group, i + 1))) {
 			rc = publish_run(s, group, at, n);
 			n = 0;
 		}

@@ -67,9 +67,10 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 	s->priority = o.priority ? o.priority - 1 : KVCACHE_PRIO_DEFAULT;
 	s->ttl_ns = o.ttl_ns ? o.ttl_ns : KVCACHE_TIME_NEVER;
 	s->no_reuse = o.no_reuse || c->o.no_reuse;
+	s->common = c->o.commons ? o.common : 0;
 	for (i = 0; i < c->l.ngroups; i++)
-		kvc_key_root(s->chain[i].root, &c->l.group[i], c->o.salt,
-			     o.extra, o.extra_len);
+		kvc_roots(c, i, o.extra, o.extra_len, s->chain[i].root,
+			  s->chain[i].common_root);
 	*out = s;
 	return 0;
 }
@@ -150,6 +151,23 @@ static int take_pages(struct kvc_seq *s, uint32_t group, struct kvc_match *m,
 	return 0;
 }
 
+/* What the index can learn of pages that others have published. */
+static void remember_found(struct kvc_seq *s, uint32_t group,
+			   const struct kvc_match *m)
+{
+	uint32_t P = s->c->l.group[group].page_tokens, i;
+	struct kvc_chain *ch = &s->chain[group];
+	struct kvcache_key key = { .fill = P };
+
+	for (i = 0; i < s->len / P; i++) {
+		if (ch->pages[i]->indexed || !ch->pages[i]->shared)
+			continue;
+		memcpy(key.key, m->by[i], KVCACHE_KEY_LEN);
+		kvc_index_add(s->c, ch->pages[i], kvc_chain_parent(ch, i),
+			      &key, s->tokens + (size_t)i * P);
+	}
+}
+
 /* Pages that the backend took while they were being taken over. */
 static bool lost_any(struct kvc_cache *c, const struct kvc_match *m)
 {
@@ -192,6 +210,8 @@ static int take_match(struct kvc_seq *s, struct kvc_match *m,
 		goto fail;
 	memcpy(s->tokens, tokens, m[0].len * sizeof(*tokens));
 	s->len = m[0].len;
+	for (i = 0; i < c->l.ngroups; i++)
+		remember_found(s, i, &m[i]);
 	c->st.reused_tokens += s->len;
 	c->st.copied_tokens += most;
 	return 0;
@@ -204,22 +224,6 @@ fail:
 		s->chain[i].n = 0;
 	}
 	return rc;
-}
-
-/* What the index can learn of pages that others have published. */
-static void remember_found(struct kvc_seq *s, uint32_t group)
-{
-	uint32_t P = s->c->l.group[group].page_tokens, i;
-	struct kvc_chain *ch = &s->chain[group];
-	struct kvcache_key key = { .fill = P };
-
-	for (i = 0; i < s->len / P; i++) {
-		if (ch->pages[i]->indexed || !ch->pages[i]->shared)
-			continue;
-		memcpy(key.key, ch->ends[i], KVCACHE_KEY_LEN);
-		kvc_index_add(s->c, ch->pages[i], kvc_chain_parent(ch, i),
-			      &key, s->tokens + (size_t)i * P);
-	}
 }
 
 /* Reserved pages stand aside while what is cached is put before them. */
@@ -274,10 +278,9 @@ static int take_back(struct kvc_seq *s, struct kvc_chain *aside, uint32_t n)
 int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 {
 	struct kvc_chain aside[KVC_MAX_GROUPS];
-	uint8_t root[KVC_MAX_GROUPS][KVCACHE_KEY_LEN];
 	struct kvc_match m[KVC_MAX_GROUPS] = { 0 };
 	struct kvc_cache *c = s->c;
-	uint32_t i, reserved;
+	uint32_t reserved;
 	struct kvc_msg msg;
 	int rc, err;
 
@@ -290,15 +293,13 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 	c->st.queried_tokens += n;
 	if (n < 2 || s->no_reuse)
 		return 0;
-	for (i = 0; i < c->l.ngroups; i++)
-		memcpy(root[i], s->chain[i].root, KVCACHE_KEY_LEN);
 	reserved = kvc_seq_pages(s);
 	if (reserved)
 		set_aside(s, aside);
 	do {
 		kvc_lost_poll(c->ctx);
 		memset(m, 0, sizeof(m));
-		rc = kvc_match(c, root, tokens, n - 1, m);
+		rc = kvc_match(c, s, tokens, n - 1, m);
 		if (!rc)
 			rc = kvc_match_fit(c, m, n, reserved);
 		if (!rc && m[0].len)
@@ -309,8 +310,6 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 	rc = rc ? rc : err;
 	if (rc)
 		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
-	for (i = 0; i < c->l.ngroups; i++)
-		remember_found(s, i);
 	/* No room for a copy is not a failure. */
 	kvc_msg_restore(c->ctx, &msg);
 	return s->len;
@@ -339,6 +338,7 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 	q->priority = s->priority;
 	q->ttl_ns = s->ttl_ns;
 	q->no_reuse = s->no_reuse;
+	q->common = s->common;
 	rc = kvc_tokens_grow(q, s->len);
 	for (i = 0; !rc && i < c->l.ngroups; i++)
 		rc = kvc_chain_grow(&q->chain[i],
@@ -365,6 +365,7 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 		if (full)
 			memcpy(to->ends, from->ends, full * sizeof(*to->ends));
 		memcpy(to->root, from->root, KVCACHE_KEY_LEN);
+		memcpy(to->common_root, from->common_root, KVCACHE_KEY_LEN);
 	}
 	/* Pages that could not be published stay private. */
 	kvc_msg_restore(c->ctx, &msg);

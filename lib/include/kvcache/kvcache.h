@@ -278,6 +278,14 @@ int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
  *         512. Results depend on it
  * @isa: kernel variant, NULL for the best
  * @salt: seeds every key; zeros for none. Those who share pages have the same
+ * @commons: tenant for what many may know, see kvc_seq_opts.common; 0 for none
+ * @commons_salt: @salt of the pages in @commons
+ *
+ * Full pages of what is common are published into @commons, if it lets this
+ * tenant and has room, and all else into @domain. Pages are looked for in both,
+ * by different keys where the salts differ: who knows one salt can name no page
+ * of the other domain. One is known to all members of a tenant and no others,
+ * the other to all that the commons let in.
  */
 struct kvc_cache_opts {
 	size_t sz;
@@ -289,6 +297,8 @@ struct kvc_cache_opts {
 	uint32_t split;
 	const char *isa;
 	uint8_t salt[32];
+	uint32_t commons;
+	uint8_t commons_salt[32];
 };
 
 /**
@@ -339,6 +349,7 @@ uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group);
  * @pages_found: pages got by a lookup
  * @pages_published: pages published
  * @pages_deduplicated: pages given up for an equal one
+ * @pages_common: of those two, pages of the commons
  */
 struct kvc_stats {
 	uint64_t queried_tokens;
@@ -349,6 +360,7 @@ struct kvc_stats {
 	uint64_t pages_found;
 	uint64_t pages_published;
 	uint64_t pages_deduplicated;
+	uint64_t pages_common;
 };
 
 void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out);
@@ -412,6 +424,8 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
  * @extra: bytes that set this conversation's content apart beside its tokens
  *         (an adapter's name and version, a digest of an image), or NULL
  * @extra_len: their number
+ * @common: first tokens that the commons of the cache may have: those of a
+ *          system prompt, and no user's
  */
 struct kvc_seq_opts {
 	size_t sz;
@@ -420,6 +434,7 @@ struct kvc_seq_opts {
 	uint64_t ttl_ns;
 	const void *extra;
 	size_t extra_len;
+	uint32_t common;
 };
 
 int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,

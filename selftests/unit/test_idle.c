@@ -233,6 +233,8 @@ TEST(the_shorter_of_two_groups)
 	struct kit k;
 	int len, was = 100;
 
+	if (device_path())
+		SKIP(return, "its pages hold more than the sequences of this test");
 	kit_open(&k, &spec);
 	kit_count(t, 100, 100);
 	for (n = 0; n <= 400; n += 2) {

@@ -130,11 +130,16 @@ static uint64_t deadline(const struct options *o)
 /* It gets no pages, and will not. Return: 0. */
 static int refuse(struct sched *s, struct conv *c, int why)
 {
+	char what[64] = "is refused";
+
+	if (conv_generated(c))
+		snprintf(what, sizeof(what), "ends after %u tokens",
+			 conv_generated(c));
 	if (why == -ETIMEDOUT)
-		complain("conversation %s is refused: others held the pages for %g s: give a longer --wait, or the tenant a min",
-			 c->name, s->e->opts->wait_s);
+		complain("conversation %s %s: others held the pages for %g s: give a longer --wait, or the tenant a min",
+			 c->name, what, s->e->opts->wait_s);
 	else
-		complain("conversation %s is refused: %s", c->name,
+		complain("conversation %s %s: %s", c->name, what,
 			 kvc_errmsg(s->e->kvc));
 	c->finish = conv_generated(c) ? FINISH_EVICTED : FINISH_REFUSED;
 	sched_end(s, c);

@@ -342,7 +342,7 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
 
 	if (!p)
 		return -ENOENT;
-	if (p->nr[KVCACHE_PAGE_FREE] != p->nr_pages || p->waiters)
+	if (p->nr[KVCACHE_PAGE_FREE] + p->lost != p->nr_pages || p->waiters)
 		return -EBUSY;
 	for (k = 1; k <= l->max_clients; k++) {
 		if (!l->client[k])

@@ -539,6 +539,14 @@ u32 kvl_work_next(struct kvl *l, u32 pool);
  */
 int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now);
 
+/*
+ * The memory of a page is broken. It is taken from those who hold it, who are
+ * told (KVCACHE_EV_REVOKED), and becomes work. Once it was found stuck, call
+ * again: it leaves the pool, RETIRING for good, not charged and not missed when
+ * the pool is removed.
+ */
+int kvl_page_lost(struct kvl *l, u32 pool, u32 index, u64 now);
+
 /* ---- events ------------------------------------------------------------- */
 
 /*

@@ -103,7 +103,9 @@ static u64 kvl_available(const struct kvl_pool *p, const struct kvl_account *a)
 
 static u64 kvl_limit(const struct kvl_pool *p, const struct kvl_account *a)
 {
-	return min_t(u64, a->max, p->nr_pages - (p->sum_min - a->min));
+	u64 others = min_t(u64, p->sum_min - a->min + p->lost, p->nr_pages);
+
+	return min_t(u64, a->max, p->nr_pages - others);
 }
 
 static bool kvl_within_min(const struct kvl_account *a, u64 nr)
@@ -479,6 +481,48 @@ int kvl_work_done(struct kvl *l, u32 pool, u32 index, bool clean, u64 now)
 		pg->flags = KVL_PF_STUCK;
 		kvl_keep_limit(l, p, kvl_owner(p, index));
 		kvl_unback(p);
+	}
+	kvl_pump(l, p);
+	return 0;
+}
+
+/* A page that nobody has any more, and that was found stuck, goes for good. */
+static void kvl_lose(struct kvl *l, struct kvl_pool *p, u32 i)
+{
+	struct kvl_page *pg = &p->page[i];
+
+	if (pg->flags != KVL_PF_STUCK || pg->pins)
+		return;
+	kvl_charge(p, kvl_owner(p, i), -1);
+	pg->flags |= KVL_PF_LOST;
+	pg->tenant = 0;
+	p->lost++;
+	l->seq++;
+	kvl_limits_changed(l, p);
+}
+
+int kvl_page_lost(struct kvl *l, u32 pool, u32 index, u64 now)
+{
+	struct kvl_pool *p = kvl_pool_get(l, pool);
+	struct kvl_page *pg;
+
+	if (!p || !index || index > p->nr_pages)
+		return -EINVAL;
+	index = array_index_nospec(index, p->nr_pages + 1);
+	kvl_advance(l, p, now);
+	pg = &p->page[index];
+	switch (pg->state) {
+	case KVCACHE_PAGE_PRIVATE:
+	case KVCACHE_PAGE_SHARED:
+		kvl_revoke(l, p, index);
+		break;
+	case KVCACHE_PAGE_CACHED:
+		if (pg->flags & KVL_PF_LISTED)
+			kvl_take(l, p, index);
+		break;
+	case KVCACHE_PAGE_RETIRING:
+		kvl_lose(l, p, index);
+		break;
 	}
 	kvl_pump(l, p);
 	return 0;

@@ -41,6 +41,7 @@
 #define KVL_PF_WINDOW	0x10	/* of a windowed chain */
 #define KVL_PF_STUCK	0x20	/* RETIRING, and nobody knows how long */
 #define KVL_PF_QUEUED	0x40	/* RETIRING, in the list of work */
+#define KVL_PF_LOST	0x80	/* RETIRING for good, and charged to nobody */
 
 /* kvl_request.queue */
 #define KVL_Q_NONE	0
@@ -271,6 +272,7 @@ struct kvl_clock {
  * @claims: sum over accounts of claims
  * @leaving: sum over accounts of leaving
  * @sum_min: sum over accounts of min
+ * @lost: pages whose memory is broken
  * @stamp: the last stamp given
  * @first_gen: generation of a page that is handed out for the first time
  * @last_gen: highest generation so far
@@ -308,6 +310,7 @@ struct kvl_pool {
 	u64 claims;
 	u64 leaving;
 	u64 sum_min;
+	u64 lost;
 	u64 stamp;
 	u32 first_gen;
 	u32 last_gen;

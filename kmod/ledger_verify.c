@@ -90,6 +90,9 @@ static bool kvl_flags_ok(const struct kvl_pool *p, const struct kvl_page *pg)
 	case KVCACHE_PAGE_FREE:
 		return !f && !pg->tenant && !pg->pins;
 	case KVCACHE_PAGE_RETIRING:
+		if (f & KVL_PF_LOST)
+			return f == (KVL_PF_LOST | KVL_PF_STUCK) && !pg->pins &&
+			       !pg->tenant;
 		return !(f & ~(KVL_PF_STUCK | KVL_PF_QUEUED)) &&
 		       (!pg->pins || f == KVL_PF_STUCK);
 	case KVCACHE_PAGE_PRIVATE:
@@ -116,12 +119,12 @@ static int kvl_check_page(const struct kvl_check_ctx *x, u32 i, u64 *nr)
 	struct kvl_account *a = &p->acct[pg->tenant];
 	int err;
 
-	if ((!pg->gen && pg->state != KVCACHE_PAGE_FREE) || pg->mark || pg->state > KVCACHE_PAGE_RETIRING ||
-	    !kvl_flags_ok(p, pg))
+	if ((!pg->gen && pg->state != KVCACHE_PAGE_FREE) || pg->mark ||
+	    pg->state > KVCACHE_PAGE_RETIRING || !kvl_flags_ok(p, pg))
 		return KVL_BAD(x, "page %u: state %u flags %#x mark %u pins %u",
 			       i, pg->state, pg->flags, pg->mark, pg->pins);
 	nr[pg->state]++;
-	if (pg->state == KVCACHE_PAGE_FREE)
+	if (pg->state == KVCACHE_PAGE_FREE || (pg->flags & KVL_PF_LOST))
 		return 0;
 	if (!kvl_tenant_get(x->l, pg->tenant) || !pg->tenant)
 		return KVL_BAD(x, "page %u: no tenant %u", i, pg->tenant);
@@ -429,7 +432,7 @@ static int kvl_check_pool(const struct kvl_check_ctx *x)
 	    sum_min != p->sum_min || sum_min > p->nr_pages ||
 	    waiters != p->waiters || heaped != p->heap[0].nr + p->heap[1].nr)
 		return KVL_BAD(x, "pool %u: sums over tenants", p->id);
-	if (cur + nr[KVCACHE_PAGE_FREE] != p->nr_pages)
+	if (cur + nr[KVCACHE_PAGE_FREE] + p->lost != p->nr_pages)
 		return KVL_BAD(x, "pool %u: charges", p->id);
 	if (claims > nr[KVCACHE_PAGE_FREE] + leaving)
 		return KVL_BAD(x, "pool %u: claims without pages", p->id);

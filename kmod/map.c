@@ -108,6 +108,21 @@ static struct folio *claim_folio(const struct kvcache_client *c,
 	return NULL;
 }
 
+/* Whoever else holds it is told, and loses its mappings with the next tick. */
+static vm_fault_t lose_page(const struct where *w)
+{
+	struct kvcache_pool *p;
+	u32 i;
+
+	kvcache_lock();
+	p = find_page(w, &i);
+	if (p)
+		kvl_page_lost(kvcache.ledger, w->pool, i, kvcache_now());
+	kvcache_unlock();
+	mod_delayed_work(kvcache.wq, &kvcache.tick, 0);
+	return VM_FAULT_HWPOISON;
+}
+
 static vm_fault_t kvcache_fault(struct vm_fault *vmf)
 {
 	struct kvcache_client *c = vmf->vma->vm_file->private_data;
@@ -127,7 +142,12 @@ static vm_fault_t kvcache_fault(struct vm_fault *vmf)
 		return VM_FAULT_SIGBUS;
 	vmf->page = folio_page(folio, (w.offset >> PAGE_SHIFT) &
 			       (folio_nr_pages(folio) - 1));
-	return VM_FAULT_LOCKED;
+	if (likely(!PageHWPoison(vmf->page)))
+		return VM_FAULT_LOCKED;
+	vmf->page = NULL;
+	folio_unlock(folio);
+	folio_put(folio);
+	return lose_page(&w);
 }
 
 static const struct vm_operations_struct kvcache_vm_ops = {

@@ -26,13 +26,24 @@
 
 /* ---- taking and giving back --------------------------------------------- */
 
+/* Memory that the machine found to be bad is given to nobody, nor back. */
+static bool folio_broken(struct folio *folio)
+{
+	size_t n;
+
+	for (n = 0; n < folio_nr_pages(folio); n++)
+		if (PageHWPoison(folio_page(folio, n)))
+			return true;
+	return false;
+}
+
 static void free_page_memory(struct kvcache_pool *p, u32 i)
 {
 	struct folio **folio = kvcache_page(p, i);
 	u32 k;
 
 	for (k = 0; k < p->per_page; k++) {
-		if (folio[k])
+		if (folio[k] && !folio_broken(folio[k]))
 			folio_put(folio[k]);
 		folio[k] = NULL;
 	}
@@ -288,17 +299,13 @@ void kvcache_page_copy(const struct kvcache_pool *p, u32 to, u32 from)
 		}
 }
 
-/* Memory that the machine found to be bad is given to nobody. */
 static bool is_broken(const struct kvcache_pool *p, u32 i)
 {
-	struct folio **folio = kvcache_page(p, i);
-	size_t n;
 	u32 k;
 
 	for (k = 0; k < p->per_page; k++)
-		for (n = 0; n < folio_nr_pages(folio[k]); n++)
-			if (PageHWPoison(folio_page(folio[k], n)))
-				return true;
+		if (folio_broken(kvcache_page(p, i)[k]))
+			return true;
 	return false;
 }
 
@@ -309,8 +316,6 @@ static bool is_broken(const struct kvcache_pool *p, u32 i)
 static bool clean_page_memory(const struct kvcache_pool *p, u32 i, bool stuck)
 {
 	might_sleep();
-	if (is_broken(p, i))
-		return false;
 	if (stuck && kvcache_page_used(p, i))
 		return false;
 	if (kvcache_page_used(p, i)) {
@@ -320,6 +325,8 @@ static bool clean_page_memory(const struct kvcache_pool *p, u32 i, bool stuck)
 		if (kvcache_page_pinned(p, i))
 			return false;
 	}
+	if (is_broken(p, i))
+		return false;
 	zero_page_memory(p, i);
 	return true;
 }
@@ -328,16 +335,19 @@ static bool clean_page_memory(const struct kvcache_pool *p, u32 i, bool stuck)
 static void clean_page(struct kvcache_pool *p, u32 i, bool stuck)
 {
 	bool ok = clean_page_memory(p, i, stuck);
+	bool broken = !ok && is_broken(p, i);
 
 	trace_kvcache_clean(p->id, i, ok);
 	kvcache_lock();
 	if (ok)
 		clear_bit(i, p->dirty);
-	else
+	else if (!broken)
 		fifo_push(p, &p->stuck, i);
 	if (ok || !stuck)
 		kvl_work_done(kvcache.ledger, p->id, i, ok, kvcache_now());
-	if (!ok && !kvcache.stopping)
+	if (broken)
+		kvl_page_lost(kvcache.ledger, p->id, i, kvcache_now());
+	else if (!ok && !kvcache.stopping)
 		mod_delayed_work(kvcache.wq, &kvcache.retry,
 				 msecs_to_jiffies(RETRY_MS));
 	kvcache_unlock();

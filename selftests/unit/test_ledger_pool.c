@@ -449,6 +449,64 @@ TEST_F(ledger, revoked_pages_are_told_to_all_who_held_them)
 	DO(-ESTALE, put(self, b, f, 1));
 }
 
+TEST_F(ledger, a_page_whose_memory_broke_leaves_its_pool)
+{
+	struct kvl_client *a, *b;
+	struct kvcache_event ev[8];
+	struct kvl_tenant *t;
+	u64 h[8], g[1];
+	u32 k;
+
+	add_pool(self, "host", 8, 0, 0);
+	a = add_user(self, "a", 0, 0, NO_LIMIT);
+	b = add_client(self, 1);
+	kvl_events(self->l, a, NULL, 0);
+	DO(0, get(self, a, 4, h));
+	DO(KVCACHE_PUBLISHED, publish(self, a, &h[1], 7));
+	DO(1, find(self, b, 7, 1, 0, g));
+	cache(self, a, 1, 9, &h[4]);
+	kvl_events(self->l, a, ev, 8);
+	DO(-EINVAL, kvl_page_lost(self->l, 0, 0, self->now));
+	DO(-EINVAL, kvl_page_lost(self->l, 0, 9, self->now));
+	DO(-EINVAL, kvl_page_lost(self->l, 1, 1, self->now));
+	/* One that is PRIVATE, one that is SHARED, one that is CACHED. */
+	DO(0, kvl_page_lost(self->l, 0, kvl_index(h[0]), self->now));
+	DO(0, kvl_page_lost(self->l, 0, kvl_index(h[1]), self->now));
+	DO(0, kvl_page_lost(self->l, 0, kvl_index(h[4]), self->now));
+	ASSERT_TRUE(kvl_revoked(self->l));
+	DO(-ESTALE, put(self, a, h, 1));
+	DO(-ESTALE, put(self, b, g, 1));
+	ASSERT_EQ(4, kvl_events(self->l, a, ev, 8));
+	ASSERT_EQ(KVCACHE_EV_REVOKED, ev[0].type);
+	ASSERT_EQ(h[0], ev[0].value);
+	ASSERT_EQ(KVCACHE_EV_REVOKED, ev[1].type);
+	ASSERT_EQ(h[1], ev[1].value);
+	ASSERT_EQ(KVCACHE_EV_EVICTED, ev[2].type);
+	ASSERT_EQ(KVCACHE_EV_EVICTED, ev[3].type);
+	/* Charged until it is known that they cannot be cleaned. */
+	ASSERT_EQ(5, info_of(self, 1).cur);
+	ASSERT_EQ(3, do_work(self, false));
+	ASSERT_EQ(5, info_of(self, 1).cur);
+	for (k = 0; k < 5; k++)
+		if (k < 2 || k > 3)
+			DO(0, kvl_page_lost(self->l, 0, kvl_index(h[k]),
+					    self->now));
+	DO(0, kvl_page_lost(self->l, 0, kvl_index(h[0]), self->now));
+	ASSERT_EQ(2, info_of(self, 1).cur);
+	ASSERT_EQ(3, pool_of(self).nr_retiring);
+	/* They are nobody's, and not for anybody. */
+	ASSERT_EQ(1, missing(self, a, 6, -E2BIG));
+	ASSERT_EQ(2, missing(self, a, 5, -ENOSPC));
+	DO(0, put(self, a, &h[2], 2));
+	ASSERT_EQ(2, do_work(self, true));
+	die(self, a);
+	die(self, b);
+	DO(0, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
+	kvl_tenant_free(t);
+	ASSERT_EQ(5, pool_of(self).nr_free);
+	remove_pool(self, 0);
+}
+
 TEST_F(ledger, a_slow_reader_is_told_what_it_lost)
 {
 	struct kvcache_event ev[16];

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_bounds.c - what one caller can use up or hold up, others have and do all
+ * the same.
+ */
+#include <sys/resource.h>
+
+#include "dev_kit.h"
+
+/* A page that can be read only, with @bytes of @from at its beginning. */
+static void *read_only(const void *from, size_t bytes)
+{
+	void *at = mmap(NULL, 32 << 10, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	memcpy(at, from, bytes);
+	mprotect(at, 32 << 10, PROT_READ);
+	return at;
+}
+
+/* As kmod/main.c has it. */
+#define TENANT_CLIENTS	4096
+
+static bool may_open(rlim_t nr)
+{
+	struct rlimit limit = { nr, nr };
+
+	return !setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Clients of red until one is refused: 0, or the line that failed. */
+static int use_up_clients(struct world *w)
+{
+	int fd = -1, nr;
+
+	if (!may_open(TENANT_CLIENTS + 64))
+		return __LINE__;
+	/* One is there. */
+	for (nr = 1; nr < TENANT_CLIENTS; nr++) {
+		fd = dev_client("red");
+		if (fd < 0) {
+			printf("# client %d of the tenant: %d\n", nr + 1, fd);
+			return __LINE__;
+		}
+	}
+	if (dev_client("red") != -EDQUOT)
+		return __LINE__;
+	nr = dev_client("blue");
+	if (nr < 0)
+		return __LINE__;
+	/* One that goes makes room for one. */
+	close(fd);
+	if (dev_client("red") < 0)
+		return __LINE__;
+	return dev_client("red") == -EDQUOT ? 0 : __LINE__;
+}
+
+TEST_F_TIMEOUT(dev, a_tenant_has_a_share_of_the_clients, 60)
+{
+	struct kvcache_tenant_info t;
+	int status, k;
+	pid_t pid;
+
+	pid = fork();
+	if (!pid)
+		_exit(!!use_up_clients(&self->w));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	for (k = 0; k < 100; k++) {
+		ASSERT_EQ(0, dev_tenant_info(self->w.admin, self->w.pool,
+					     self->w.tenant[0], &t));
+		if (t.clients == 1)
+			break;
+		usleep(50000);
+	}
+	EXPECT_EQ(1, t.clients);
+}
+
+TEST_F(dev, a_handle_does_not_outlive_its_pool)
+{
+	struct world *w = &self->w;
+	uint64_t old, new;
+	int pool, again;
+
+	pool = dev_pool(w->admin, "first", PAGE, 1);
+	ASSERT_GE(pool, 0);
+	ASSERT_EQ(0, dev_alloc(w->fd[0], pool, 1, &old));
+	ASSERT_EQ(0, dev_free(w->fd[0], pool, &old, 1));
+	ASSERT_TRUE(dev_settles(w->admin, pool, 1));
+	ASSERT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+	again = dev_pool(w->admin, "second", PAGE, 1);
+	ASSERT_EQ(pool, again);
+	ASSERT_EQ(0, dev_alloc(w->fd[0], pool, 1, &new));
+	EXPECT_EQ((uint32_t)old, (uint32_t)new);
+	EXPECT_EQ(-ESTALE, dev_free(w->fd[0], pool, &old, 1));
+	EXPECT_EQ(0, dev_free(w->fd[0], pool, &new, 1));
+	ASSERT_TRUE(dev_settles(w->admin, pool, 1));
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+}
+
+/* ---- what cannot be copied ------------------------------------------------ */
+
+TEST_F(dev, an_event_that_could_not_be_read_is_still_there)
+{
+	struct world *w = &self->w;
+	struct kvcache_event ev[4] = { 0 }, *bad = read_only(ev, sizeof(ev));
+	struct pollfd p = { .fd = w->fd[0], .events = POLLIN };
+	uint64_t page;
+
+	ASSERT_NE(NULL, bad);
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, dev_alloc(w->fd[0], w->pool, 1, &page));
+	ASSERT_EQ(0, dev_publish(w->fd[0], w->pool, &page, 7));
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	EXPECT_EQ(-1, read(w->fd[0], bad, sizeof(ev)));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	ASSERT_EQ((ssize_t)sizeof(ev[0]), read(w->fd[0], ev, sizeof(ev)));
+	EXPECT_EQ(KVCACHE_EV_PUBLISHED, ev[0].type);
+	EXPECT_EQ(page, ev[0].value);
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	munmap(bad, 32 << 10);
+}
+
+/* Bytes of free memory, to some MiB: each CPU keeps a few for itself. */
+static uint64_t free_memory(void)
+{
+	unsigned long long kib = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemFree: %llu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib << 10;
+}
+
+TEST_F(dev, a_resize_that_could_not_be_answered_keeps_no_memory)
+{
+	struct world *w = &self->w;
+	struct kvcache_pool_set s = {
+		.size = sizeof(s), .op = KVCACHE_POOL_RESIZE, .nr_pages = 64,
+	}, *bad;
+	struct kvcache_pool_info p;
+	uint64_t before;
+	int pool, k;
+
+	pool = dev_pool(w->admin, "large", 2 * MIB, 16);
+	ASSERT_GE(pool, 0);
+	s.pool = pool;
+	bad = read_only(&s, sizeof(s));
+	ASSERT_NE(NULL, bad);
+	before = free_memory();
+	/* 96 MiB each time. */
+	for (k = 0; k < 3; k++)
+		EXPECT_EQ(-EFAULT, dev_call(w->admin, KVCACHE_NR_POOL_SET, bad));
+	for (k = 0; k < 40 && free_memory() + 32 * MIB < before; k++)
+		usleep(50000);
+	EXPECT_GE(free_memory() + 32 * MIB, before);
+	ASSERT_EQ(0, dev_pool_info(w->admin, pool, &p));
+	EXPECT_EQ(16, p.nr_pages);
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_RESIZE, 20, NULL));
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+	munmap(bad, 32 << 10);
+}
+
+/* ---- whose pages are cleaned ---------------------------------------------- */
+
+#define HEAVY_PAGES	12
+#define HEAVY_PAGE	(16 * MIB)
+
+/*
+ * 1: the light page was clean while heavy ones were yet to be; 0: it was not;
+ * -1: they were all clean when it was looked at first.
+ */
+static int clean_both(struct world *w, int heavy)
+{
+	char *rw = dev_window(w->fd[0], w->pool, true);
+	char *big = dev_window(w->fd[0], heavy, true);
+	struct kvcache_pool_info p = { 0 }, h = { 0 };
+	uint64_t page, pages[HEAVY_PAGES];
+	int k, looks = 0;
+
+	if (dev_alloc(w->fd[0], heavy, HEAVY_PAGES, pages) ||
+	    dev_alloc(w->fd[0], w->pool, 1, &page))
+		return 0;
+	for (k = 0; k < HEAVY_PAGES; k++)
+		big[(uint32_t)pages[k] * HEAVY_PAGE] = 1;
+	rw[(uint32_t)page * PAGE] = 1;
+	if (dev_free(w->fd[0], heavy, pages, HEAVY_PAGES) ||
+	    dev_free(w->fd[0], w->pool, &page, 1))
+		return 0;
+	do {
+		dev_pool_info(w->admin, heavy, &h);
+		dev_pool_info(w->admin, w->pool, &p);
+		/* Read again: it had some still when the light one was done. */
+		if (p.nr_free == PAGES)
+			dev_pool_info(w->admin, heavy, &h);
+		looks++;
+	} while (p.nr_free != PAGES && h.nr_retiring);
+	if (!dev_settles(w->admin, heavy, HEAVY_PAGES) ||
+	    !dev_settles(w->admin, w->pool, PAGES))
+		return 0;
+	if (h.nr_retiring)
+		return 1;
+	return looks > 1 ? 0 : -1;
+}
+
+/* The heavy pool's number is the lower one. */
+TEST_F(dev, a_pool_with_much_to_clean_does_not_hold_up_another)
+{
+	struct world *w = &self->w;
+	struct world second = { .admin = w->admin, .fd = { w->fd[0] } };
+	int heavy = w->pool, light, rc = -1, k;
+
+	light = dev_pool(w->admin, "light", PAGE, PAGES);
+	ASSERT_GE(light, 0);
+	ASSERT_EQ(0, dev_pool_op(w->admin, heavy, KVCACHE_POOL_REMOVE, 0, NULL));
+	ASSERT_EQ(heavy, dev_pool(w->admin, "heavy", HEAVY_PAGE, HEAVY_PAGES));
+	ASSERT_LT(heavy, light);
+	second.pool = light;
+	for (k = 0; k < 5 && rc < 0; k++)
+		rc = clean_both(&second, heavy);
+	dev_unmap_all();
+	EXPECT_EQ(0, dev_pool_op(w->admin, light, KVCACHE_POOL_REMOVE, 0, NULL));
+	if (rc < 0)
+		SKIP(return, "all was clean at once");
+	EXPECT_EQ(1, rc);
+}
+
+/* ---- memory that breaks ---------------------------------------------------- */
+
+/* Where the page is mapped now, says the machine, it can be read no more. */
+static bool break_memory(char *at)
+{
+	struct sigaction sa = { .sa_handler = dev_on_fault }, was;
+	bool known = true;
+
+	sigaction(SIGBUS, &sa, &was);
+	/* What it says of a page that it can do nothing about differs. */
+	if (!sigsetjmp(dev_fault_jmp, 1))
+		known = !madvise(at, 4096, MADV_HWPOISON) || errno != EINVAL;
+	sigaction(SIGBUS, &was, NULL);
+	return known;
+}
+
+/* The pool cannot have all its pages free; there is another one for the end. */
+static int end_without(struct world *w)
+{
+	struct kvcache_tenant_ref ref = { .size = sizeof(ref) };
+	int k, rc;
+
+	dev_unmap_all();
+	for (k = 0; k < 2; k++) {
+		close(w->fd[k]);
+		w->fd[k] = -1;
+		ref.tenant = w->tenant[k];
+		rc = dev_call(w->admin, KVCACHE_NR_TENANT_REMOVE, &ref);
+		if (rc)
+			return rc;
+	}
+	rc = dev_pool_op(w->admin, w->pool, KVCACHE_POOL_REMOVE, 0, NULL);
+	if (rc)
+		return rc;
+	close(w->admin);
+	return world_make(w, PAGE, PAGES);
+}
+
+TEST_F(dev, a_page_whose_memory_breaks_is_taken_from_all_who_hold_it)
+{
+	struct world *w = &self->w;
+	char *rw = dev_window(w->fd[0], w->pool, true), *ro, *at;
+	int other = dev_client("red"), k;
+	struct pollfd p = { .fd = other, .events = POLLIN };
+	struct kvcache_event ev = { 0 };
+	struct kvcache_pool_info info;
+	uint64_t page, found;
+
+	ASSERT_GE(other, 0);
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, dev_alloc(w->fd[0], w->pool, 1, &page));
+	at = rw + (uint32_t)page * PAGE;
+	strcpy(at, "sound");
+	ASSERT_EQ(0, dev_publish(w->fd[0], w->pool, &page, 7));
+	ASSERT_EQ(0, dev_lookup(other, w->pool, 7, &found));
+	while (poll(&p, 1, 0) == 1)
+		ASSERT_EQ((ssize_t)sizeof(ev), read(other, &ev, sizeof(ev)));
+	ro = dev_window(other, w->pool, false) + (uint32_t)page * PAGE;
+	ASSERT_STREQ("sound", ro);
+	at = dev_window(w->fd[0], w->pool, false) + (uint32_t)page * PAGE;
+	ASSERT_STREQ("sound", at);
+	if (!break_memory(at)) {
+		close(other);
+		SKIP(return, "the kernel has no CONFIG_MEMORY_FAILURE");
+	}
+	/* Somebody maps it anew, and finds out. */
+	ASSERT_EQ(0, madvise(at, PAGE, MADV_DONTNEED));
+	EXPECT_EQ(SIGBUS, dev_touch(at, false));
+	ASSERT_EQ(1, poll(&p, 1, 5000));
+	ASSERT_EQ((ssize_t)sizeof(ev), read(other, &ev, sizeof(ev)));
+	EXPECT_EQ(KVCACHE_EV_REVOKED, ev.type);
+	EXPECT_EQ(page, ev.value);
+	EXPECT_EQ(-ESTALE, dev_free(other, w->pool, &page, 1));
+	for (k = 0; k < 1000; k++) {
+		ASSERT_EQ(0, dev_pool_info(w->admin, w->pool, &info));
+		if (info.nr_retiring == 1 && dev_touch(ro, false) == SIGBUS)
+			break;
+		usleep(5000);
+	}
+	EXPECT_EQ(SIGBUS, dev_touch(ro, false));
+	EXPECT_EQ(1, info.nr_retiring);
+	EXPECT_EQ(PAGES - 1, info.nr_free);
+	close(other);
+	/* Its tenant and its pool go without it. */
+	EXPECT_EQ(0, end_without(w));
+}
+
+TEST_HARNESS_MAIN

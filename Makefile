@@ -5,6 +5,7 @@
 #   make             library, tools and tests
 #   make run         four conversations of a real model, all set-up included
 #   make check       every test, all set-up included
+#   make check-scenarios   several processes and tenants, on every backend
 #   make check-san   the tests again, under address and undefined sanitizers
 #   make check-tsan  the tests of threads, under the thread sanitizer
 #   make check-bench the goals of kvcache-bench
@@ -203,7 +204,7 @@ $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
 
 # The kinds of test, cheapest first. Those of the library and the tools make
 # sense under sanitizers too.
-suites := style uapi unit kernels conformance tools broker vm
+suites := style uapi unit kernels conformance tools broker scenarios vm
 san-suites := unit kernels conformance tools broker
 tests-in = $(filter $(addprefix $(O)/selftests/,$(addsuffix /%,$1)),$(tests)) \
 	$(foreach s,$1,$(wildcard selftests/$s/test_*.sh))
@@ -222,6 +223,13 @@ check:
 	$(Q)tools/setup/packages.sh check
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) all vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' MACHINES=check \
+		run-suites
+
+# Several processes, several tenants: on a broker here, on the module there.
+check-scenarios:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools vm-programs
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=scenarios MACHINES=scenarios \
 		run-suites
 
 check-san:
@@ -317,7 +325,7 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-bench bench run-suites run-machines run-thread-tests fuzz \
+	check-scenarios check-bench bench run-suites run-machines run-thread-tests fuzz \
 	install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -3,7 +3,7 @@
 #
 # The virtual machines of a target of make, one after the other.
 #
-#	machines.sh check|stress|debug
+#	machines.sh check|scenarios|stress|debug
 #
 # What ran there is printed as programs that say it again, for run-tests.sh.
 # $KVCACHE_BUILD is where things are built, $KVCACHE_MODEL the model, if any.
@@ -49,7 +49,18 @@ with_model()
 	with_refs -n model -m 2048 -T 270 "$@"
 }
 
+# Processes and tenants that share a pool: the same as on a broker.
+scenarios()
+{
+	with_refs -n scenarios -f "$build/kvcachectl" -f "$build/kvcache-replay" \
+		-f "$tree/selftests/scenarios/kit.sh" -e KVCACHE_MODEL= \
+		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 scenarios
+}
+
 case $1 in
+scenarios)
+	scenarios
+	;;
 check)
 	with_refs -d nbd -d "$importer" 6.1,6.12 dev
 	# Devices have copies of the pages, as in a guest with encrypted memory.
@@ -65,6 +76,7 @@ check)
 		"$unit"cmd "$unit"cmd_values "$unit"seq "$unit"prefix \
 		"$unit"batch "$unit"revoke "$unit"predict "$unit"dedup \
 		"$unit"limits
+	scenarios
 	with_model 6.12 "$tree/selftests/dev/test_run.sh"
 	;;
 stress)
@@ -90,7 +102,7 @@ debug)
 	done
 	;;
 *)
-	echo "machines.sh: check, stress or debug" >&2
+	echo "machines.sh: check, scenarios, stress or debug" >&2
 	exit 2
 	;;
 esac

@@ -68,9 +68,12 @@ device-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 	$(patsubst %,selftests/unit/test_%.c,cmd cmd_values seq prefix batch \
 		revoke predict dedup limits))
 
+scenario-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
+	$(wildcard selftests/scenarios/test_*.c))
+
 # All that machines need.
-vm-programs: dev-tests $(device-tests) $(O)/kvcache-run $(O)/kvcache-bench \
-	$(O)/kvcachectl $(O)/selftests/dev/tokens $(O)/languages.tar \
+vm-programs: dev-tests $(device-tests) $(scenario-tests) $(O)/kvcache-run \
+	$(O)/kvcache-bench $(O)/kvcache-replay $(O)/kvcachectl $(O)/selftests/dev/tokens $(O)/languages.tar \
 	$(vm-kernels:%=module-%)
 
 check-vm:

@@ -325,7 +325,8 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-scenarios check-bench bench run-suites run-machines run-thread-tests fuzz \
+	check-scenarios check-bench bench run-suites run-machines \
+	run-thread-tests fuzz \
 	install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -429,6 +429,31 @@ TEST_F(broker, a_slow_reader_that_reads_after_all)
 	at_rest(self);
 }
 
+/* It has its time, and then it is cut off. */
+TEST_F(broker, one_that_reads_nothing_for_long)
+{
+	struct kvcache_query q = { .size = sizeof(q) };
+	struct pollfd p;
+	uint64_t page;
+	int fd, other;
+
+	START(self, "--pool", "main=4M,page=64K", "--tenant", "a", "--stall",
+	      "500ms");
+	ASSERT_TRUE(SOON(open_memfds(self->pid) >= 65));
+	self->fds = open_fds(self->pid);
+	fd = client(self, "a");
+	other = client(self, "a");
+	ASSERT_EQ(0, alloc(fd, 1, 0, &page, NULL));
+	ASSERT_LT(flood(fd, KVCACHE_NR_QUERY, &q), 5000);
+	p = (struct pollfd){ .fd = fd, .events = POLLIN };
+	ASSERT_TRUE(SOON(poll(&p, 1, 0) && (p.revents & POLLHUP)));
+	/* What it held is free. One that asks for nothing has all time. */
+	ASSERT_TRUE(SOON(pool_info(other).nr_free == 64));
+	close(fd);
+	close(other);
+	at_rest(self);
+}
+
 /* ---- connections --------------------------------------------------------- */
 
 TEST_F(broker, ten_thousand_connections_one_after_another)
@@ -486,8 +511,9 @@ TEST_F(broker, more_connections_than_it_can_have)
 	ASSERT_EQ(0, poll(&p, 1, 300));
 	ticks = cpu_ticks(self->pid);
 	sleep(2);
+	/* A twentieth of it: others may have most of the CPU. */
 	ASSERT_LT(cpu_ticks(self->pid) - ticks,
-		  (uint64_t)sysconf(_SC_CLK_TCK));
+		  (uint64_t)sysconf(_SC_CLK_TCK) / 10);
 	ASSERT_LE(open_fds(self->pid), 1024);
 	for (k = 0; k < MANY - 1; k++)
 		close(fd[k]);

@@ -313,6 +313,67 @@ TEST_F(broker, a_page_that_its_owner_truncated_is_published_as_zeros)
 	ASSERT_EQ(0, at[PAGE - 1]);
 }
 
+#define LARGE	(64ULL << 20)
+
+/* Copies of large pages are made piece by piece, and others go on. */
+TEST_F(broker, a_large_copy_stops_nobody)
+{
+	struct kvcache_publish p = { .size = sizeof(p), .nr = 3 };
+	uint64_t pages[4];
+	int fd, other, files[4], k, served = 0;
+	struct pollfd wait;
+	char *at;
+
+	START(self, "--pool", "main=256M,page=64M", "--tenant", "a");
+	fd = client(self, "a");
+	other = client(self, "a");
+	ASSERT_EQ(0, alloc(fd, 4, 0, pages, files));
+	for (k = 0; k < 3; k++) {
+		at = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  files[k], 0);
+		ASSERT_TRUE(at != MAP_FAILED);
+		memset(at, 1 + k, LARGE);
+		munmap(at, LARGE);
+		p.pages[k].handle = pages[k];
+		p.pages[k].nr_keys = 1;
+		p.pages[k].ttl_ns = NEVER;
+		p.pages[k].keys[0].key[0] = k;
+		p.pages[k].keys[0].fill = 1;
+	}
+	ASSERT_GT(put(fd, KVCACHE_NR_PUBLISH, 1, &p), 0);
+	wait = (struct pollfd){ .fd = fd, .events = POLLIN };
+	while (!poll(&wait, 1, 0)) {
+		ASSERT_EQ(1, pool_info(other).page_size / LARGE);
+		served++;
+	}
+	ASSERT_GT(served, 5);
+	ASSERT_EQ(0, await(fd, 1, &p, files));
+	for (k = 0; k < 3; k++) {
+		at = mmap(NULL, LARGE, PROT_READ, MAP_SHARED, files[k], 0);
+		ASSERT_TRUE(at != MAP_FAILED);
+		ASSERT_EQ(KVCACHE_PUBLISHED, p.pages[k].out_result);
+		ASSERT_EQ(1 + k, at[0]);
+		ASSERT_EQ(1 + k, at[LARGE - 1]);
+		munmap(at, LARGE);
+	}
+	/* Given up while it is copied: it is not published. */
+	p.nr = 1;
+	p.pages[0].handle = pages[3];
+	p.pages[0].keys[0].key[0] = 9;
+	ASSERT_GT(put(fd, KVCACHE_NR_PUBLISH, 2, &p), 0);
+	ASSERT_EQ(0, free_pages(fd, &pages[3], 1));
+	ASSERT_EQ(-ESTALE, await(fd, 2, &p, NULL));
+	ASSERT_EQ(0, lookup(fd, 9));
+	/* Nor by one that has gone. */
+	ASSERT_EQ(0, alloc(fd, 1, NEVER, &pages[3], NULL));
+	p.pages[0].handle = pages[3];
+	ASSERT_GT(put(fd, KVCACHE_NR_PUBLISH, 3, &p), 0);
+	close(fd);
+	ASSERT_TRUE(SOON(pool_info(other).nr_free == 1));
+	ASSERT_EQ(3, pool_info(other).nr_cached);
+	verify(self);
+}
+
 TEST_F(broker, volatile_pages_are_taken)
 {
 	struct kvcache_advise adv = {

@@ -59,6 +59,7 @@ TEST_F(broker, options_that_are_wrong)
 	REFUSED(2, "give a size", "--tenant", "a,max=lots");
 	REFUSED(2, "give a size", "--tenant", "a,min=101%");
 	REFUSED(2, "give a time", "--tenant", "a,ttl=5");
+	REFUSED(2, "give a time", "--stall", "0s");
 	REFUSED(2, "give uid, gid", "--tenant", "a,limit=5");
 }
 

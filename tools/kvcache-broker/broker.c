@@ -203,6 +203,7 @@ static int share_out(struct broker *b)
 	rest = max_t(u64, limit / 4, MIN_FDS);
 	b->max_pages = limit - rest;
 	b->max_clients = min_t(u64, (rest - SPARE_FDS) / 2, MAX_CLIENTS);
+	b->max_flying = max_t(u64, MIN_FLYING, min_t(u64, limit / 64, 4096));
 	return 0;
 }
 
@@ -275,6 +276,7 @@ struct broker *broker_new(void)
 	b->epoll = b->clock.fd = b->signals.fd = b->gone = -1;
 	b->uid = geteuid();
 	b->now = clock_ns();
+	b->stall_ns = KVCB_STALL_S * SEC_NS;
 	b->tick.fn = tick_event;
 	b->resume.fn = peer_resume;
 	send_init(b);

@@ -199,6 +199,7 @@ static int run(struct broker *b, const struct options *o, struct listener *l)
 	if (passed && o->socket)
 		return complain("--socket %s: sockets were passed (LISTEN_FDS): leave it out",
 				o->socket);
+	b->stall_ns = o->stall_ns;
 	if (make_all(b, o) ||
 	    (passed ? take_passed(b, passed) : take_path(b, o, l)))
 		return -1;

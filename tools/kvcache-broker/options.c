@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <kvcache/uapi.h>
+#include <kvcache/broker.h>
 
 #include "options.h"
 #include "util.h"
@@ -34,6 +34,8 @@ static const char help[] =
 "                         low, max: sizes, percents or \"max\"; pool: the pool of\n"
 "                         these, if not the first; ttl, such as 10m\n"
 "\n"
+"      --stall TIME       cut off a client that takes no reply for so long (30s)\n"
+"\n"
 "  -h, --help    -V, --version\n"
 "\n"
 "Pools and tenants can also be made and changed while it runs, by kvcachectl.\n"
@@ -41,13 +43,14 @@ static const char help[] =
 "\n"
 "Exit status: 0 after SIGTERM or SIGINT; 1 cannot start; 2 usage.\n";
 
-enum { OPT_USER = 256, OPT_SOCKET, OPT_POOL, OPT_TENANT };
+enum { OPT_USER = 256, OPT_SOCKET, OPT_POOL, OPT_TENANT, OPT_STALL };
 
 static const struct option longopts[] = {
 	{ "user", no_argument, NULL, OPT_USER },
 	{ "socket", required_argument, NULL, OPT_SOCKET },
 	{ "pool", required_argument, NULL, OPT_POOL },
 	{ "tenant", required_argument, NULL, OPT_TENANT },
+	{ "stall", required_argument, NULL, OPT_STALL },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -247,6 +250,11 @@ static int set(struct options *o, int opt, char *arg)
 		return add_pool(o, arg);
 	case OPT_TENANT:
 		return add_tenant(o, arg);
+	case OPT_STALL:
+		if (parse_time(arg, &o->stall_ns) && o->stall_ns)
+			return 0;
+		return complain("--stall %s: give a time such as 500ms, 30s, 10m or never",
+				arg);
 	}
 	return -1;	/* getopt_long() has said why */
 }
@@ -255,7 +263,7 @@ int options_parse(int argc, char **argv, struct options *o)
 {
 	int opt;
 
-	memset(o, 0, sizeof(*o));
+	*o = (struct options){ .stall_ns = KVCB_STALL_S * 1000000000ULL };
 	while ((opt = getopt_long(argc, argv, "hV", longopts, NULL)) != -1) {
 		if (opt == 'h') {
 			fputs(help, stdout);

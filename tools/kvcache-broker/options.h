@@ -46,12 +46,14 @@ struct tenant_option {
  * struct options - the command line
  * @socket: path, or NULL for the default
  * @user: a broker of one user
+ * @stall_ns: for how long a client may take no reply
  * @pools: @nr_pools of them
  * @tenants: @nr_tenants of them
  */
 struct options {
 	const char *socket;
 	bool user;
+	uint64_t stall_ns;
 	struct pool_option *pools;
 	unsigned int nr_pools;
 	struct tenant_option *tenants;

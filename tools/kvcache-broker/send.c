@@ -230,7 +230,7 @@ static int batch_fill(struct client *c, struct batch *x)
 		fds += o->nr_mem;
 		if (x->nr == BATCH || fds > KVCB_FDS_MAX)
 			break;
-		if (o->nr_mem && c->flying + fds > MAX_FLYING) {
+		if (o->nr_mem && c->flying + fds > c->open.b->max_flying) {
 			err = all_received(c) ? 0 : -EBUSY;
 			if (err)
 				break;
@@ -312,7 +312,7 @@ void send_flush(struct client *c)
 	} else {
 		/* It is the client's fault only if there is no room. */
 		if (some || !c->stall.pos || (n != -EAGAIN && n != -EBUSY))
-			timer_arm(b, &c->stall, b->now + STALL_NS);
+			timer_arm(b, &c->stall, b->now + b->stall_ns);
 		/* Of room its own event tells. */
 		c->held = n != -EAGAIN;
 		if (c->held && !b->retry.pos)

@@ -23,9 +23,8 @@
 #define MSEC_NS		1000000ULL
 #define SLICE_NS	(2 * MSEC_NS)	/* of copying, of truncating, a turn */
 #define BATCH		16		/* messages of a client, a turn */
-#define STALL_NS	(KVCB_STALL_S * SEC_NS)
 #define RETRY_NS	(10 * MSEC_NS)	/* what failed for lack of something */
-#define MAX_FLYING	1024		/* descriptors sent and not received */
+#define MIN_FLYING	256		/* descriptors of one command */
 #define MAX_STOCK	256		/* files made ahead, a pool */
 
 #ifndef SO_PEERPIDFD
@@ -312,8 +311,11 @@ bool publish_step(struct broker *b);
  * @gone: a file with nothing in it, in place of one that was taken away
  * @max_pages: files that all pools may have together
  * @nr_pages: that they may need now
+ * @max_flying: descriptors sent to a client and not received: what is on the way
+ *              to all of them may be bounded, too, and is shared
  * @max_clients: connections
  * @nr_clients: of @clients
+ * @stall_ns: for how long a client may take no reply
  * @posted: kvl_posted() when it was looked at last
  * @tick: when the ledger has something to do
  * @retry: when to try again what was @held
@@ -336,9 +338,10 @@ struct broker {
 	bool listening;
 	int gone;
 	u64 max_pages, nr_pages;
-	u32 max_clients, nr_clients;
+	u32 max_clients, nr_clients, max_flying;
 	struct list_head clients, ready, unsent, dying, changes, jobs,
 			 listeners, graves, users;
+	u64 stall_ns;
 	u64 posted;
 	struct timer tick, retry, resume;
 	struct timer **heap;

@@ -9,12 +9,6 @@
 #include "../../tools/kvcache-run/engine.c"
 #include "../../tools/kvcache-run/ids.c"
 #include "../../tools/kvcache-run/options.c"
-#include "../../tools/kvcache-run/progress.c"
-#include "../../tools/kvcache-run/util.c"
-/* ids.c has one of that name. */
-#define reserve text_reserve
-#include "../../tools/kvcache-run/text.c"
-#undef reserve
 
 #include <kvattn.h>
 

@@ -42,6 +42,8 @@ enum finish {
  * @passed: see struct order_req
  * @ids: its tokens, the generated ones included; the last generated one is
  *       stored when the next one is computed
+ * @common: of @ids, those that the commons may have: the system message that
+ *          all conversations begin with
  * @nprompt: of @ids, those that were given in this turn and before
  * @max_new: tokens to generate at most in a turn, 0 for no such limit
  * @max_new_key: see struct sampling
@@ -72,6 +74,7 @@ struct conv {
 	uint32_t arrival;
 	uint32_t passed;
 	struct ids ids;
+	uint32_t common;
 	uint32_t nprompt;
 	uint32_t max_new;
 	const char *max_new_key;

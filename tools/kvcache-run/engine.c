@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -118,10 +119,65 @@ static int open_backend(struct engine *e)
 	return 0;
 }
 
+/* A secret in a file: what it is made of does not matter. */
+static int read_salt(const char *path, uint8_t salt[32])
+{
+	struct sha256_ctx sha;
+	struct stat st;
+	size_t len;
+	char *text;
+
+	if (!path)
+		return 0;
+	if (!stat(path, &st) && (st.st_mode & S_IROTH))
+		return complain("%s: all can read it: a salt is a secret, make its mode 0440",
+				path);
+	text = read_file(path, &len);
+	if (!text)
+		return -1;
+	if (len < 16)
+		complain("%s: %zu bytes can be guessed: give it 32 of /dev/urandom",
+			 path, len);
+	sha256_init(&sha);
+	sha256_update(&sha, len, (const uint8_t *)text);
+	sha256_digest(&sha, 32, salt);
+	free(text);
+	return len < 16 ? -1 : 0;
+}
+
+/* The number of a tenant; only administrators see the names of others. */
+static int find_commons(const struct engine *e, uint32_t *id)
+{
+	const char *name = e->opts->commons;
+	struct kvcache_tenant_get t = { .flags = 0 };
+	uint64_t number;
+	uint32_t i;
+
+	if (!name)
+		return 0;
+	if (parse_u64(name, 1, UINT32_MAX, &number)) {
+		*id = number;
+		return 0;
+	}
+	do {
+		if (kvc_call(e->kvc, KVCACHE_NR_TENANT_GET, &t))
+			return complain("--commons: %s", kvc_errmsg(e->kvc));
+		for (i = 0; i < t.out_nr; i++) {
+			if (strcmp(t.out_info[i].name, name))
+				continue;
+			*id = t.out_info[i].id;
+			return 0;
+		}
+		t.start = t.out_next;
+	} while (t.out_next);
+	return complain("--commons %s: no tenant of that name is shown to this user: give its number",
+			name);
+}
+
 int engine_pool(struct engine *e)
 {
 	const struct options *o = e->opts;
-	const struct kvc_cache_opts copts = {
+	struct kvc_cache_opts copts = {
 		.sz = sizeof(copts),
 		.threads = o->threads,
 		.no_reuse = o->no_reuse,
@@ -132,7 +188,11 @@ int engine_pool(struct engine *e)
 	uint8_t id[32];
 	int ret;
 
-	if (open_backend(e))
+	/* Keys of the commons are others even where there are no secrets. */
+	strcpy((char *)copts.commons_salt, "commons");
+	if (open_backend(e) || find_commons(e, &copts.commons) ||
+	    read_salt(o->salt, copts.salt) ||
+	    read_salt(o->commons_salt, copts.commons_salt))
 		return -1;
 	/* Where nothing is kept, there is nothing to mistake. */
 	if (keeps && weights_id(e, id))
@@ -141,6 +201,7 @@ int engine_pool(struct engine *e)
 		e->id_s = now() - begin;
 	model_cache(&e->info, o->k_type, o->v_type, keeps ? id : NULL,
 		    &e->group, &e->shape);
+	e->shape.epoch = o->epoch;
 	ret = kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache);
 	if (ret)
 		return complain("no cache: %s%s", kvc_errmsg(e->kvc),

@@ -107,8 +107,10 @@ static int add_text(const struct engine *e, struct input_list *l,
 		return -1;
 	c = conv_create(xasprintf("%u", l->arrivals + 1), &e->opts->sampling, e);
 	input_add(l, c);
-	if (input_system(e, &c->ids, l->system, l->system_len, "--system") ||
-	    input_user(e, &c->ids, text, len, what))
+	if (input_system(e, &c->ids, l->system, l->system_len, "--system"))
+		return -1;
+	c->common = c->ids.n;
+	if (input_user(e, &c->ids, text, len, what))
 		return -1;
 	return input_check(e, c, what);
 }
@@ -201,6 +203,8 @@ int input_turn(const struct engine *e, const struct input_list *l,
 				   "--system");
 	else if (e->has_chat)
 		chat_close(&e->chat, &c->ids);
+	if (!ret && !before)
+		c->common = c->ids.n;
 	if (!ret)
 		ret = input_user(e, &c->ids, text, len, "turn");
 	if (!ret)

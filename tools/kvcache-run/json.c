@@ -131,7 +131,7 @@ static json_t *totals(const struct report *r)
 		generated += r->v[i].generated;
 	}
 	engine_pages(r->e, &held, &cached, &allocs);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}",
 			 "prompt_tokens", (json_int_t)prompt,
 			 "reused_tokens", (json_int_t)reused,
 			 "generated_tokens", (json_int_t)generated,
@@ -144,6 +144,7 @@ static json_t *totals(const struct report *r)
 			 "pages_peak", (json_int_t)(s ? s->peak_pages : 0),
 			 "pages_held", (json_int_t)held,
 			 "pages_cached", (json_int_t)cached,
+			 "pages_common", (json_int_t)r->common,
 			 "pages_handed_out", (json_int_t)allocs,
 			 "prefill_tokens_per_s", s ?
 			 per_second(s->prefilled, s->prefill_s) : json_null(),

@@ -53,6 +53,11 @@ static const char help[] =
 "      --page-size SIZE   bytes in its pages, a power of two (2M)\n"
 "      --max-pages N      pages that may be held\n"
 "      --tenant NAME      the tenant that holds them (a device: the user's own)\n"
+"      --commons TENANT   the tenant that the system message's pages go to and are\n"
+"                         found in, by name or number\n"
+"      --salt FILE        a secret of the tenant's members; what only they find\n"
+"      --commons-salt FILE  the same of all that the commons let in\n"
+"      --epoch N          another number finds nothing of the weights before (0)\n"
 "      --ctx N            tokens in a conversation (the model's context)\n"
 "      --on-full ACTION   when no page is left for one more token: preempt lets\n"
 "                         the youngest conversation wait and continue (default),\n"
@@ -90,6 +95,7 @@ enum {
 	OPT_PAGE_SIZE, OPT_MAX_PAGES, OPT_TENANT, OPT_CTX, OPT_ON_FULL,
 	OPT_NO_REUSE, OPT_NO_CACHE, OPT_WEIGHTS, OPT_CHUNK, OPT_PARALLEL,
 	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE, OPT_JSONL, OPT_WAIT,
+	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH,
 };
 
 static const struct option longopts[] = {
@@ -119,6 +125,10 @@ static const struct option longopts[] = {
 	{ "page-size", required_argument, NULL, OPT_PAGE_SIZE },
 	{ "max-pages", required_argument, NULL, OPT_MAX_PAGES },
 	{ "tenant", required_argument, NULL, OPT_TENANT },
+	{ "commons", required_argument, NULL, OPT_COMMONS },
+	{ "commons-salt", required_argument, NULL, OPT_COMMONS_SALT },
+	{ "salt", required_argument, NULL, OPT_SALT },
+	{ "epoch", required_argument, NULL, OPT_EPOCH },
 	{ "ctx", required_argument, NULL, OPT_CTX },
 	{ "on-full", required_argument, NULL, OPT_ON_FULL },
 	{ "wait", required_argument, NULL, OPT_WAIT },
@@ -260,6 +270,8 @@ static int set_number(struct options *o, int opt, const char *arg)
 	case OPT_THREADS:
 		return number32("--threads", arg, 1, MAX_THREADS,
 				&o->threads);
+	case OPT_EPOCH:
+		return number("--epoch", arg, 0, UINT64_MAX, &o->epoch);
 	case OPT_WAIT:
 		return real("--wait", arg, 0, 1e9, &o->wait_s);
 	case OPT_WEIGHTS:
@@ -323,6 +335,15 @@ static int set(struct options *o, int opt, const char *arg)
 		break;
 	case OPT_NO_CACHE:
 		o->no_cache = true;
+		break;
+	case OPT_COMMONS:
+		o->commons = arg;
+		break;
+	case OPT_COMMONS_SALT:
+		o->commons_salt = arg;
+		break;
+	case OPT_SALT:
+		o->salt = arg;
 		break;
 	case OPT_TENANT:
 		o->tenant = arg;
@@ -414,6 +435,8 @@ static int check(const struct options *o)
 				reader(o, 0), reader(o, 1));
 	if (o->json && o->jsonl && !o->json_path && !o->jsonl_path)
 		return complain("--json and --jsonl: give one of them a file");
+	if (o->commons_salt && !o->commons)
+		return complain("--commons-salt: there are no commons: give --commons too");
 	if (o->score && o->jsonl)
 		return complain("--jsonl: --score has no conversations: give --json");
 	if (o->score && (o->chat || o->no_cache || o->verify))

@@ -86,6 +86,10 @@ struct options {
 	uint64_t page_size;
 	uint64_t max_pages;
 	const char *tenant;
+	const char *commons;
+	const char *commons_salt;	/* path */
+	const char *salt;		/* path */
+	uint64_t epoch;
 	const char *isa;
 	enum on_full on_full;
 	double wait_s;			/* below 0: for as long as it takes */

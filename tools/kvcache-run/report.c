@@ -97,6 +97,7 @@ void report_count(struct report *r)
 	r->appended = mc.appended;
 	r->committed = st.appended_tokens;
 	r->expected = expected(r);
+	r->common = st.pages_common;
 }
 
 bool report_counters_ok(const struct report *r)

@@ -71,6 +71,7 @@ struct result {
  * @appended: positions stored, as the model counts them
  * @committed: the same, as the library counts them
  * @expected: what @forwarded has to be
+ * @common: pages published into the commons
  */
 struct report {
 	const struct engine *e;
@@ -83,6 +84,7 @@ struct report {
 	uint64_t appended;
 	uint64_t committed;
 	uint64_t expected;
+	uint64_t common;
 };
 
 /* Add a conversation that has ended. Valid until the next call. */

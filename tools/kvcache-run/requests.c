@@ -206,7 +206,7 @@ static int messages(const struct line *ln, struct ids *ids, json_t *list)
 	return 0;
 }
 
-static int content(const struct line *ln, struct ids *ids)
+static int content(const struct line *ln, struct ids *ids, uint32_t *common)
 {
 	json_t *prompt = json_object_get(ln->obj, "prompt");
 	json_t *msgs = json_object_get(ln->obj, "messages");
@@ -229,6 +229,9 @@ static int content(const struct line *ln, struct ids *ids)
 		return complain("%s: prompt: give a string", ln->what);
 	if (system_message(ln, ids))
 		return -1;
+	/* A system message of its own is its own. */
+	if (!json_object_get(ln->obj, "system"))
+		*common = ids->n;
 	return input_user(ln->e, ids, json_string_value(prompt),
 			  json_string_length(prompt), ln->what);
 }
@@ -341,7 +344,7 @@ static int request(struct line *ln, const char *text, size_t len,
 		return -1;
 	*out = conv_create(name(ln), &s, ln->e);
 	input_add(ln->l, *out);
-	if (!content(ln, &(*out)->ids) && !keep(ln, *out) &&
+	if (!content(ln, &(*out)->ids, &(*out)->common) && !keep(ln, *out) &&
 	    !input_check(ln->e, *out, ln->what))
 		return 0;
 	input_drop(ln->l, *out);

@@ -67,7 +67,9 @@ static int wake(const struct sched *s, struct conv *c)
 
 int sched_take_pages(const struct sched *s, struct conv *c)
 {
-	const struct kvc_seq_opts sopts = { .sz = sizeof(sopts) };
+	const struct kvc_seq_opts sopts = {
+		.sz = sizeof(sopts), .common = c->common,
+	};
 	int ret;
 
 	if (c->seq)
@@ -90,7 +92,9 @@ int sched_take_pages(const struct sched *s, struct conv *c)
 static int wait_for_pages(const struct sched *s, struct conv *c,
 			  uint64_t deadline_ns)
 {
-	const struct kvc_seq_opts sopts = { .sz = sizeof(sopts) };
+	const struct kvc_seq_opts sopts = {
+		.sz = sizeof(sopts), .common = c->common,
+	};
 	uint32_t per_page = kvc_cache_page_tokens(s->e->cache, 0);
 	struct kvc_room room;
 	int ret;

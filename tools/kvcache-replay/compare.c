@@ -26,7 +26,8 @@ static void run_way(const struct trace *t, const struct options *opt,
 		.pages = pages, .tenants = t->tenants,
 		.min = way ? part : (uint64_t)(promised * opt->min / 100),
 		.low = way ? part : (uint64_t)(promised * opt->low / 100),
-		.max = way ? part : (uint64_t)(pages * opt->max / 100),
+		.max = way ? part : opt->max < 100 ?
+		       (uint64_t)(pages * opt->max / 100) : KVCACHE_LIMIT_MAX,
 		.commons = commons, .page_tokens = t->page_tokens,
 		.where = opt->where, .names = opt->names,
 	};

@@ -18,6 +18,7 @@ struct user {
 	uint64_t evicted;	/* before the replay */
 	uint64_t *pages;	/* of the allocation that waits */
 	uint32_t nr;		/* pages of it, 0: none */
+	bool met;		/* it does not wait any more */
 	uint64_t turn;
 };
 
@@ -27,7 +28,6 @@ struct calls {
 	uint32_t fill;
 	uint64_t reclaims;	/* before the replay */
 	uint64_t turn;
-	bool changed;		/* since the last attempt of those that wait */
 	struct user *user;
 	struct kvcache_lookup look;
 	struct kvcache_alloc alloc;
@@ -82,6 +82,36 @@ static int try_alloc(struct calls *d, uint32_t tenant, uint32_t n,
 	return err;
 }
 
+/*
+ * Pages may have come back: those that wait try again in their order, before
+ * anybody else can look anything up.
+ */
+static void try_again(struct calls *d)
+{
+	uint64_t done = 0;
+	struct user *u;
+	uint32_t k;
+	int err = 0;
+
+	while (err != -ENOSPC) {
+		u = NULL;
+		for (k = 0; k < d->tenants; k++)
+			if (d->user[k].nr && d->user[k].turn > done &&
+			    (!u || d->user[k].turn < u->turn))
+				u = &d->user[k];
+		if (!u)
+			break;
+		done = u->turn;
+		err = try_alloc(d, u - d->user, u->nr, u->pages);
+		if (!err) {
+			u->nr = 0;
+			u->met = true;
+		} else if (err != -EDQUOT && err != -ENOSPC) {
+			replay_die("%s", kvc_errmsg(u->kvc));
+		}
+	}
+}
+
 static int calls_alloc(struct store *s, uint32_t tenant, uint32_t n,
 		       uint64_t *pages)
 {
@@ -101,7 +131,6 @@ static int calls_alloc(struct store *s, uint32_t tenant, uint32_t n,
 	u->pages = pages;
 	u->nr = n;
 	u->turn = ++d->turn;
-	d->changed |= behind;
 	return STORE_WAITING;
 }
 
@@ -110,36 +139,22 @@ static void calls_cancel(struct store *s, uint32_t tenant)
 	struct calls *d = to_calls(s);
 
 	d->user[tenant].nr = 0;
-	d->changed = true;
+	try_again(d);
 }
 
 static int calls_granted(struct store *s)
 {
 	struct calls *d = to_calls(s);
-	uint64_t done = 0;
-	struct user *u;
-	int err = 0;
+	struct user *u = NULL;
 	uint32_t k;
 
-	while (d->changed && err != -ENOSPC) {
-		u = NULL;
-		for (k = 0; k < d->tenants; k++)
-			if (d->user[k].nr && d->user[k].turn > done &&
-			    (!u || d->user[k].turn < u->turn))
-				u = &d->user[k];
-		if (!u)
-			break;
-		done = u->turn;
-		err = try_alloc(d, u - d->user, u->nr, u->pages);
-		if (!err) {
-			u->nr = 0;
-			return u - d->user;
-		}
-		if (err != -EDQUOT && err != -ENOSPC)
-			replay_die("%s", kvc_errmsg(u->kvc));
-	}
-	d->changed = false;
-	return -1;
+	for (k = 0; k < d->tenants; k++)
+		if (d->user[k].met && (!u || d->user[k].turn < u->turn))
+			u = &d->user[k];
+	if (!u)
+		return -1;
+	u->met = false;
+	return u - d->user;
 }
 
 static int calls_publish(struct store *s, uint32_t tenant,
@@ -166,12 +181,12 @@ static int calls_publish(struct store *s, uint32_t tenant,
 		make_key(p->keys[0].key, block[k]);
 		p->keys[0].fill = d->fill;
 	}
-	d->changed = true;
 	err = kvc_call(d->user[tenant].kvc, KVCACHE_NR_PUBLISH, a);
 	if (err)
 		return err;
 	for (k = 0; k < n; k++)
 		pages[k] = a->pages[k].out_handle;
+	try_again(d);
 	return 0;
 }
 
@@ -179,11 +194,14 @@ static int calls_free(struct store *s, uint32_t tenant, const uint64_t *pages,
 		      uint32_t n)
 {
 	struct calls *d = to_calls(s);
+	int err;
 
-	d->changed = true;
 	d->free.nr = n;
 	memcpy(d->free.pages, pages, n * sizeof(*pages));
-	return kvc_call(d->user[tenant].kvc, KVCACHE_NR_FREE, &d->free);
+	err = kvc_call(d->user[tenant].kvc, KVCACHE_NR_FREE, &d->free);
+	if (!err)
+		try_again(d);
+	return err;
 }
 
 static int calls_flush(struct store *s, uint32_t tenant)

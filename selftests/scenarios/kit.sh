@@ -159,6 +159,7 @@ stop()
 	two)	exec 9>&- ;;
 	esac
 	wait "$(pid_of "$1")"
+	# shellcheck disable=SC2034 # for the tests
 	stopped=$?
 	rm -f "$tmp/$1.in"
 	ids=$(echo " $ids " | sed "s/ $1 / /")

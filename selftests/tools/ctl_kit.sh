@@ -105,6 +105,7 @@ bad_values()
 bad_names()
 {
 	for v in '' .a a/b 'a b' "$long" "$(printf 'a\377')" ../a; do
+		[ -z "${few:-}" ] || [ "$v" != a/b ] || break
 		refuses 2 "tenant \"" "1 to 63 letters" tenant create "$v" &&
 			refuses 2 "pool \"" "1 to 63 letters" \
 				pool create "$v" --size 1M || return
@@ -273,14 +274,23 @@ page_refusals()
 		refuses 1 "went to somebody else" "its handle is" \
 			page show "$(printf '0xffff%08x' "$page")" || return
 	for v in '' 0 -1 x 4294967296 0x 0x1 0xz 0x1000000010000000000; do
+		[ -z "${few:-}" ] || [ "$v" != x ] || break
 		refuses 2 "page \"$v\"" "0x10000000c" page show -- "$v" || return
 	done
 	refuses 2 "--state \"used\"" "private" page ls --state used
 }
+# The chat may still be at work, and the ledger count what it does.
+all_but_the_count()
+{
+	state | sed 's/"seq[_a-z]*":[0-9]*,//g'
+}
 in_use()
 {
+	all_but_the_count >"$tmp/before"
 	refuses 1 "tenant a" "kvcachectl ps" tenant rm a &&
-		refuses 1 "pool main" "pool drain" pool rm main
+		refuses 1 "pool main" "pool drain" pool rm main || return
+	all_but_the_count >"$tmp/after"
+	diff "$tmp/before" "$tmp/after" && grep -q '"name":"a"' "$tmp/after"
 }
 # What another client publishes.
 event()
@@ -378,11 +388,12 @@ ctl_tests()
 		check "pages, by number and handle" shows_pages
 		page=$("$ctl" page ls --json | grep -o '"page":[0-9]*' |
 			sed 's/.*://; q')
-		check "pages that are refused" unchanged page_refusals
-		check "what is in use stays" unchanged in_use
+		check "pages that are refused" page_refusals
+		check "what is in use stays" in_use
 		check "an event" event
 		check "no event in time" no_event
-		check "events until interrupted" events_until_interrupted
+		[ -n "${few:-}" ] || check "events until interrupted" \
+			events_until_interrupted
 		check "what was cached is given up" cached_and_flushed
 	else
 		skip "a client and its pages" "no $run"

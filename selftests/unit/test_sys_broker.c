@@ -412,6 +412,40 @@ TEST_F(broker, a_look_for_events)
 	EXPECT_EQ(-ENOTCONN, ops->events(self->s, ev, 8, 0));
 }
 
+/* When events are asked for, the first that waits is granted, then the second. */
+static bool grants_two(int fd, struct fake_msg *m)
+{
+	if (m->h.nr == KVCACHE_NR_ALLOC && m->alloc.deadline_ns) {
+		held[nr_held++] = *m;
+		return true;
+	}
+	if (m->h.nr != KVCB_NR_EVENTS || !m->events.deadline_ns)
+		return false;
+	fake_grant(fd, &held[0], 100);
+	pause_ms(50);
+	fake_grant(fd, &held[1], 200);
+	return true;
+}
+
+/* Who has its reply leaves the socket to one that waits, not to nobody. */
+TEST_F_TIMEOUT(broker, the_socket_is_passed_on, 30)
+{
+	struct kvcache_event ev;
+	struct waiter w[2];
+
+	start(self, grants_two);
+	for (int k = 0; k < 2; k++) {
+		begin(&w[k], self->s, 1, NEVER);
+		UNTIL(fake_seen(KVCACHE_NR_ALLOC) == k + 1);
+		pause_ms(20);
+	}
+	EXPECT_EQ(0, self->s->ops->events(self->s, &ev, 1, 0));
+	for (int k = 0; k < 2; k++) {
+		pthread_join(w[k].thread, NULL);
+		EXPECT_EQ(0, w[k].rc);
+	}
+}
+
 /* ---- the end of a broker, and children ------------------------------------ */
 
 TEST_F(broker, it_is_killed)

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "../../tools/kvcache-run/util.h"
+#include "util.h"
 
 /* Complaints are looked at, not printed. */
 #define complain util_complain
 int complain(const char *fmt, ...);
-#include "../../tools/kvcache-run/util.c"
+#include "../../tools/common/util.c"
 #undef complain
 #include "../../tools/kvcache-run/admit.c"
 #include "../../tools/kvcache-run/chat.c"
@@ -29,15 +29,12 @@ int complain(const char *fmt, ...);
 #include "../../tools/kvcache-run/options.c"
 #include "../../tools/kvcache-run/order.c"
 #include "../../tools/kvcache-run/plain.c"
-#include "../../tools/kvcache-run/progress.c"
+#include "../../tools/kvcache-run/pressure.c"
 #include "../../tools/kvcache-run/room.c"
 #include "../../tools/kvcache-run/sched.c"
 #include "../../tools/kvcache-run/timing.c"
 #include "../../tools/kvcache-run/verify.c"
-/* ids.c has one of that name. */
-#define reserve text_reserve
-#include "../../tools/kvcache-run/text.c"
-#undef reserve
+#include "../../tools/kvcache-run/wait.c"
 
 #define WEIGHTS	(16 << 10)	/* floats behind the input */
 
@@ -117,6 +114,7 @@ static void prompt(const struct engine *e, struct conv *c)
 
 static void two_steps(struct engine *e, struct conv *c)
 {
+	static const struct sched_hooks none;
 	struct emit emit = { .quiet = true };
 	struct verdict verdict = { 0 };
 	struct sched s;
@@ -125,7 +123,8 @@ static void two_steps(struct engine *e, struct conv *c)
 	    sched_init(&s, e, &emit, NULL))
 		return;
 	c->check = check_create(e);
-	if (!sched_run(&s, &c, 1) && c->finish != FINISH_FAILED)
+	sched_add(&s, c);
+	if (!sched_run(&s, &none) && c->finish != FINISH_FAILED)
 		require(!check_conv(c->check, c, &verdict));
 	free(verdict.diffs);
 	sched_free(&s);

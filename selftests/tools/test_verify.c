@@ -6,8 +6,6 @@
  */
 #include "harness.h"
 
-#include "../../tools/kvcache-run/progress.c"
-#include "../../tools/kvcache-run/util.c"
 #include "../../tools/kvcache-run/verify.c"
 
 #include <kvcache/threads.h>

@@ -63,7 +63,7 @@ refcount|[Ll]eak|Call Trace|Bad page|bad page|list_(add|del) corruption
 stack-protector|usercopy: Kernel|double free|unreferenced object|Out of memory'
 healthy='[Cc]ommand line:|RCU lockdep checking is enabled|Lock dependency validator
 Kernel memory leak detector initialized|KernelAddressSanitizer initialized
-kfence: initialized|kcsan: (non-)?strict mode configured|kmemleak: Cannot allocate a scan area
+kfence: initialized|kcsan: (non-)?strict mode configured|RCU CPU stall warnings timeout set|kmemleak: Cannot allocate a scan area
 Huh VM_FAULT_OOM|^$'
 splats=$(printf %s "$splats" | tr '\n' '|')
 healthy=$(printf %s "$healthy" | tr '\n' '|')

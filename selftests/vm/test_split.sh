@@ -32,6 +32,7 @@ fresh()
 	[    0.000000] Spectre V1 : Mitigation: usercopy/swapgs barriers
 	[    0.000000] tsc: Unable to calibrate against PIT
 	[    1.000000] kmemleak: Kernel memory leak detector initialized
+	[    0.000000] 	RCU CPU stall warnings timeout set to 60 (rcu_cpu_stall_timeout).
 	[    1.000000] kcsan: non-strict mode configured - use CONFIG_KCSAN_STRICT=y to see all data races
 	[    4.500000] kmemleak: Cannot allocate a scan area, scanning the full object
 	[    4.600000] Huh VM_FAULT_OOM leaked out to the #PF handler. Retrying PF

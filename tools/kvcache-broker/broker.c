@@ -19,8 +19,10 @@
 #include "server.h"
 #include "util.h"
 
+#ifndef MAX_TENANTS
 #define MAX_TENANTS	4096
 #define MAX_CLIENTS	65536
+#endif
 #define NR_EVENTS	256
 #define TICK_BUDGET	256
 #define NR_READY	64	/* events of a turn */
@@ -302,8 +304,14 @@ int broker_admin(struct broker *b, unsigned int nr, void *cmd)
 	memset(&f, 0, offsetof(struct kvl_cmd_frame, arg));
 	f.admin = true;
 	rc = kvl_cmd_begin(&b->self.cmd, &f, nr, cmd);
-	if (!rc)
+	while (!rc) {
 		rc = kvl_cmd_run(&b->self.cmd, &f, b->now);
+		if (rc != -EAGAIN)
+			break;
+		while (pages_work(b))
+			;
+		rc = kvl_cmd_more(&f);
+	}
 	return kvl_cmd_end(&b->self.cmd, &f, cmd, rc);
 }
 

@@ -8,26 +8,40 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "keep.h"
 #include "options.h"
 #include "server.h"
 #include "socket.h"
+#include "store.h"
 #include "util.h"
-
-#define FIRST_PASSED	3
 
 /* ---- pools and tenants of the command line ------------------------------- */
 
-static int make_pool(struct broker *b, const struct pool_option *p)
+static int pool_by_name(struct broker *b, const char *name,
+			struct kvcache_pool_info *info)
+{
+	for (int id = 0; id < KVCACHE_MAX_POOLS; id++)
+		if (!kvl_pool_info(b->ledger, id, info) &&
+		    (!name || !strcmp(info->name, name)))
+			return id;
+	return -1;
+}
+
+/* @again: the last broker may have left it, as it was then. */
+static int make_pool(struct broker *b, const struct pool_option *p, bool again)
 {
 	struct kvcache_pool_set set = {
 		.size = sizeof(set), .op = KVCACHE_POOL_CREATE,
 		.page_size = p->page_size,
 		.nr_pages = p->bytes / p->page_size,
 	};
+	struct kvcache_pool_info info;
 	char size[32];
 	int rc;
 
 	strcpy(set.name, p->name);
+	if (again && pool_by_name(b, p->name, &info) >= 0)
+		return 0;
 	if (b->nr_pages + set.nr_pages > b->max_pages)
 		return complain("--pool %s: %llu pages need a file each, and there may be %llu: give larger pages (page=), a smaller size than %s, or raise LimitNOFILE=, ulimit -Hn",
 				p->name, (unsigned long long)set.nr_pages,
@@ -50,12 +64,10 @@ static int make_pool(struct broker *b, const struct pool_option *p)
 static int find_pool(struct broker *b, const struct tenant_option *t,
 		     struct kvcache_pool_info *info)
 {
-	int id;
+	int id = pool_by_name(b, t->pool, info);
 
-	for (id = 0; id < KVCACHE_MAX_POOLS; id++)
-		if (!kvl_pool_info(b->ledger, id, info) &&
-		    (!t->pool || !strcmp(info->name, t->pool)))
-			return id;
+	if (id >= 0)
+		return id;
 	if (t->pool)
 		return complain("--tenant %s: pool=%s: no such pool: give --pool %s=SIZE",
 				t->name, t->pool, t->pool);
@@ -99,7 +111,8 @@ static int set_limits(struct broker *b, const struct tenant_option *t,
 	return pages_of(t, "max", &t->max, &info, &set->max);
 }
 
-static int make_tenant(struct broker *b, const struct tenant_option *t)
+static int make_tenant(struct broker *b, const struct tenant_option *t,
+		       bool again)
 {
 	struct kvcache_tenant_set set = {
 		.size = sizeof(set),
@@ -110,6 +123,8 @@ static int make_tenant(struct broker *b, const struct tenant_option *t)
 	int rc;
 
 	strcpy(set.name, t->name);
+	if (again && kvl_tenant_by_name(b->ledger, t->name) >= 0)
+		return 0;
 	if (set_limits(b, t, &set))
 		return -1;
 	rc = broker_admin(b, KVCACHE_NR_TENANT_CREATE, &set);
@@ -129,7 +144,7 @@ static int make_tenant(struct broker *b, const struct tenant_option *t)
 }
 
 /* What a user has who asked for nothing in particular. */
-static int make_defaults(struct broker *b, const struct options *o)
+static int make_defaults(struct broker *b, const struct options *o, bool again)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
 			  sysconf(_SC_PAGESIZE);
@@ -142,37 +157,37 @@ static int make_defaults(struct broker *b, const struct options *o)
 	p.bytes = memory / 4;
 	if (p.bytes / p.page_size > b->max_pages)
 		p.bytes = b->max_pages * p.page_size;
-	if (!o->nr_pools && make_pool(b, &p))
+	if (!o->nr_pools && make_pool(b, &p, again))
 		return -1;
-	return o->nr_tenants ? 0 : make_tenant(b, &t);
+	return o->nr_tenants ? 0 : make_tenant(b, &t, again);
 }
 
-static int make_all(struct broker *b, const struct options *o)
+static int make_all(struct broker *b, const struct options *o, bool again)
 {
 	unsigned int k;
 
 	for (k = 0; k < o->nr_pools; k++)
-		if (make_pool(b, &o->pools[k]))
+		if (make_pool(b, &o->pools[k], again))
 			return -1;
 	for (k = 0; k < o->nr_tenants; k++)
-		if (make_tenant(b, &o->tenants[k]))
+		if (make_tenant(b, &o->tenants[k], again))
 			return -1;
-	return o->user ? make_defaults(b, o) : 0;
+	return o->user ? make_defaults(b, o, again) : 0;
 }
 
 /* ---- sockets ------------------------------------------------------------- */
 
-static int take_passed(struct broker *b, int nr)
+static int take_passed(struct broker *b, const struct store *s)
 {
-	int k, err;
+	int err;
 
-	for (k = 0; k < nr; k++) {
-		if (!socket_is_ours(FIRST_PASSED + k))
+	for (uint32_t k = 0; k < s->nr_listen; k++) {
+		if (!socket_is_ours(s->listen[k]))
 			return complain("descriptor %d: no listening Unix socket of type SOCK_SEQPACKET: say ListenSequentialPacket=",
-					FIRST_PASSED + k);
-		err = broker_listen(b, FIRST_PASSED + k);
+					s->listen[k]);
+		err = broker_listen(b, s->listen[k]);
 		if (err)
-			return complain("descriptor %d: %s", FIRST_PASSED + k,
+			return complain("descriptor %d: %s", s->listen[k],
 					strerror(-err));
 	}
 	return 0;
@@ -192,24 +207,44 @@ static int take_path(struct broker *b, const struct options *o,
 	return fd < 0 || err ? -1 : 0;
 }
 
-static int run(struct broker *b, const struct options *o, struct listener *l)
+static int begin(struct broker *b, const struct options *o, struct listener *l,
+		 struct store *s)
 {
-	int passed = socket_passed();
+	int again;
 
-	if (passed && o->socket)
+	if (store_receive(s))
+		return complain("cannot start: %s", strerror(ENOMEM));
+	if (s->nr_listen && o->socket)
 		return complain("--socket %s: sockets were passed (LISTEN_FDS): leave it out",
 				o->socket);
+	again = keep_load(b, s);
+	if (again < 0 || make_all(b, o, again))
+		return -1;
+	return s->nr_listen ? take_passed(b, s) : take_path(b, o, l);
+}
+
+static int run(struct broker *b, const struct options *o, struct listener *l)
+{
+	struct store s;
+	int err;
+
 	b->stall_ns = o->stall_ns;
-	if (make_all(b, o) ||
-	    (passed ? take_passed(b, passed) : take_path(b, o, l)))
+	err = begin(b, o, l, &s);
+	/* Whoever could not begin leaves it to another. */
+	if (!err)
+		store_done(&s);
+	free(s.listen);
+	free(s.page);
+	if (err)
 		return -1;
 	complain("started: %llu pages in all, %u connections at most, %s",
 		 (unsigned long long)b->nr_pages, b->max_clients,
 		 l->path ? l->path : "sockets that were passed");
-	notify("READY=1");
+	store_notify("READY=1");
 	while (!b->stop)
 		broker_turn(b);
-	notify("STOPPING=1");
+	store_notify("STOPPING=1");
+	keep_save(b);
 	return 0;
 }
 

@@ -133,7 +133,8 @@ void mem_discard(struct mem *m)
 {
 	if (!m)
 		return;
-	if (m->fd >= 0 && ftruncate(m->fd, 0))
+	/* Who reads it has no other broker to ask; the memory goes with them. */
+	if (m->fd >= 0 && !m->kept && ftruncate(m->fd, 0))
 		abort();	/* somebody could seal it: never */
 	mem_close(m);
 	mem_put(m);
@@ -176,6 +177,20 @@ void page_replace(struct broker *b, u32 pool, u64 handle, struct mem *m)
 
 	take(p, kvl_index(handle));
 	give(p, handle, m);
+}
+
+int page_adopt(struct broker *b, u32 pool, u64 handle, int fd, bool kept)
+{
+	struct mem *m = mem_new(fd);
+
+	if (!m) {
+		close(fd);
+		return -ENOMEM;
+	}
+	m->published = true;
+	m->kept = kept;
+	give(pool_get(b, pool), handle, m);
+	return 0;
 }
 
 int pages_give(struct broker *b, u32 pool, const u64 *handles, u32 nr)

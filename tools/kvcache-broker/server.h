@@ -65,12 +65,14 @@ u64 clock_ns(void);
  * @fd: the file; -1 once it was taken away
  * @refs: the pool's, messages' and publications'
  * @published: sealed; others get it read-only
+ * @kept: from before this broker began, when clients held it: they read it yet
  */
 struct mem {
 	u64 handle;
 	int fd;
 	u32 refs;
 	bool published;
+	bool kept;
 };
 
 /**
@@ -118,6 +120,8 @@ int pages_give(struct broker *b, u32 pool, const u64 *handles, u32 nr);
 struct mem *page_mem(struct broker *b, u32 pool, u64 handle);
 /* Page @handle has @m from now on, a reference of the caller's. */
 void page_replace(struct broker *b, u32 pool, u64 handle, struct mem *m);
+/* Page @handle has the sealed file @fd, from before this broker: 0 or -ENOMEM. */
+int page_adopt(struct broker *b, u32 pool, u64 handle, int fd, bool kept);
 struct mem *mem_get(struct mem *m);
 void mem_put(struct mem *m);
 /* Pages that left their owners, for a slice; true: there is more. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * socket.c - where the broker listens: a path, or sockets that systemd passes.
+ * socket.c - where the broker listens: a path, or sockets that were passed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include "socket.h"
 #include "util.h"
 
-#define FIRST_PASSED	3
 #define BACKLOG		4096	/* the kernel's own bound is lower */
 
 char *socket_default(bool user)
@@ -156,24 +155,7 @@ void socket_remove(struct listener *l)
 	l->path = NULL;
 }
 
-/* ---- systemd ------------------------------------------------------------- */
-
-int socket_passed(void)
-{
-	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
-	uint64_t p, n;
-	int k;
-
-	if (!pid || !fds || !parse_u64(pid, 1, INT32_MAX, &p) ||
-	    (pid_t)p != getpid() || !parse_u64(fds, 1, 1024, &n))
-		return 0;
-	for (k = 0; k < (int)n; k++)
-		fcntl(FIRST_PASSED + k, F_SETFD, FD_CLOEXEC);
-	unsetenv("LISTEN_PID");
-	unsetenv("LISTEN_FDS");
-	unsetenv("LISTEN_FDNAMES");
-	return n;
-}
+/* ---- sockets of others --------------------------------------------------- */
 
 static bool option_is(int fd, int opt, int want)
 {
@@ -189,28 +171,4 @@ bool socket_is_ours(int fd)
 	       option_is(fd, SO_TYPE, SOCK_SEQPACKET) &&
 	       option_is(fd, SO_ACCEPTCONN, 1) &&
 	       !fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-}
-
-void notify(const char *what)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	size_t len = path ? strlen(path) : 0;
-	int fd;
-
-	if (len < 2 || len >= sizeof(a.sun_path) ||
-	    (*path != '/' && *path != '@'))
-		return;
-	memcpy(a.sun_path, path, len);
-	/* "@" stands for the NUL of an abstract name. */
-	if (*path == '@')
-		a.sun_path[0] = 0;
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	if (sendto(fd, what, strlen(what), MSG_NOSIGNAL,
-		   (struct sockaddr *)&a,
-		   offsetof(struct sockaddr_un, sun_path) + len) < 0)
-		complain("NOTIFY_SOCKET: %s", strerror(errno));
-	close(fd);
 }

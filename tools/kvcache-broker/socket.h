@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* socket.h - where the broker listens, and whom it tells that it does. */
+/* socket.h - where the broker listens. */
 #ifndef BROKER_SOCKET_H
 #define BROKER_SOCKET_H
 
@@ -35,12 +35,7 @@ int socket_make(struct listener *l, const char *path, bool user);
 /* Removes it, if it is still ours. */
 void socket_remove(struct listener *l);
 
-/* Descriptors that whoever started us passed, from 3 on: how many. */
-int socket_passed(void);
 /* Is it a socket that we can accept from? */
 bool socket_is_ours(int fd);
-
-/* Tells a service manager: "READY=1" and the like. */
-void notify(const char *what);
 
 #endif /* BROKER_SOCKET_H */

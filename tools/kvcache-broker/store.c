@@ -17,8 +17,11 @@
 #include <unistd.h>
 
 #include "store.h"
+#include "units.h"
+#include "util.h"
 
 #define FIRST_FD	3
+#define FDS_MAX		(1U << 20)
 #define BATCH		64		/* descriptors in one message */
 #define PATIENCE_MS	20000		/* until the manager has taken them */
 #define NAME_PAGE	"p"
@@ -99,17 +102,16 @@ static int barrier(int to)
 	return err ? err : rc > 0 ? 0 : -ETIMEDOUT;
 }
 
-int store_notify(const char *text)
+void store_notify(const char *text)
 {
-	int to = manager(), err;
+	int to = manager(), err = to;
 
-	if (to == -ENOENT)
-		return 0;
-	if (to < 0)
-		return to;
-	err = tell(to, text, NULL, 0);
-	close(to);
-	return err;
+	if (to >= 0) {
+		err = tell(to, text, NULL, 0);
+		close(to);
+	}
+	if (err && err != -ENOENT)
+		complain("NOTIFY_SOCKET: %s: %s", text, strerror(-err));
 }
 
 /* ---- giving away -------------------------------------------------------- */
@@ -199,54 +201,40 @@ static int by_inode(const void *a, const void *b)
 	return x->inode < y->inode ? -1 : x->inode > y->inode;
 }
 
-static int keep_listener(struct store *s, int fd)
-{
-	int type, listens;
-	socklen_t len = sizeof(int);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
-	    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) ||
-	    type != SOCK_SEQPACKET || !listens || s->listener >= 0)
-		return -EINVAL;
-	s->listener = fd;
-	return 0;
-}
-
-static int keep(struct store *s, int fd, const char *name, size_t len)
+/* What has another name is a socket, or the caller finds that it is not. */
+static void keep(struct store *s, int fd, const char *name, size_t len)
 {
 	struct stat st;
 
-	if (fstat(fd, &st))
-		return -errno;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	if (S_ISSOCK(st.st_mode))
-		return keep_listener(s, fd);
-	if (len == strlen(NAME_STATE) && !memcmp(name, NAME_STATE, len) &&
-	    s->state < 0)
-		s->state = fd;
-	else if (len == strlen(NAME_PAGE) && !memcmp(name, NAME_PAGE, len))
+	if (len == strlen(NAME_PAGE) && !memcmp(name, NAME_PAGE, len) &&
+	    !fstat(fd, &st))
 		s->page[s->nr++] = (struct store_page){ st.st_ino, fd };
+	else if (len == strlen(NAME_STATE) && !memcmp(name, NAME_STATE, len) &&
+		 s->state < 0)
+		s->state = fd;
 	else
-		close(fd);
-	return 0;
+		s->listen[s->nr_listen++] = fd;
 }
 
 int store_receive(struct store *s)
 {
-	const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
 	const char *name = getenv("LISTEN_FDNAMES");
-	int nr = n ? atoi(n) : 0, err = 0;
+	uint64_t p, nr;
 
-	*s = (struct store){ .listener = -1, .state = -1 };
-	if (!pid || atoi(pid) != getpid() || nr <= 0)
+	*s = (struct store){ .state = -1 };
+	if (!pid || !fds || !parse_u64(pid, 1, INT32_MAX, &p) ||
+	    (pid_t)p != getpid() || !parse_u64(fds, 1, FDS_MAX, &nr))
 		return 0;
 	s->page = calloc(nr, sizeof(*s->page));
-	if (!s->page)
+	s->listen = calloc(nr, sizeof(*s->listen));
+	if (!s->page || !s->listen)
 		return -ENOMEM;
-	for (int k = 0; !err && k < nr; k++) {
+	for (uint64_t k = 0; k < nr; k++) {
 		size_t len = name ? strcspn(name, ":") : 0;
 
-		err = keep(s, FIRST_FD + k, name, len);
+		keep(s, FIRST_FD + k, name, len);
 		if (name)
 			name += len + (name[len] == ':');
 	}
@@ -254,7 +242,7 @@ int store_receive(struct store *s)
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
 	unsetenv("LISTEN_FDNAMES");
-	return err;
+	return 0;
 }
 
 int store_take(struct store *s, uint64_t inode, uint64_t page_size)
@@ -287,5 +275,7 @@ void store_done(struct store *s)
 		store_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_STATE);
 	}
 	free(s->page);
-	*s = (struct store){ .listener = s->listener, .state = -1 };
+	s->page = NULL;
+	s->nr = 0;
+	s->state = -1;
 }

@@ -23,30 +23,31 @@ struct store_page {
 
 /**
  * struct store - descriptors that were passed to this process
- * @listener: a socket that listens, or -1
+ * @listen: sockets, @nr_listen of them
  * @state: the ledger, or -1
  * @page: memory of pages, by inode
  * @nr: their number
  */
 struct store {
-	int listener;
+	int *listen;
+	uint32_t nr_listen;
 	int state;
 	struct store_page *page;
 	uint32_t nr;
 };
 
-/*
- * What the environment says was passed; anything unknown is closed. -EINVAL more
- * than one listener, or a socket that is none of SOCK_SEQPACKET; -ENOMEM.
- */
+/* What the environment says was passed: 0 or -ENOMEM. */
 int store_receive(struct store *s);
 /* The memory with @inode, if it is a published page of so many bytes; or -1. */
 int store_take(struct store *s, uint64_t inode, uint64_t page_size);
-/* Closes what was not taken, and tells the manager to keep nothing of it. */
+/*
+ * Closes what was not taken, sockets excepted, and tells the manager to keep
+ * nothing of it.
+ */
 void store_done(struct store *s);
 
-/* Tell the manager something ("READY=1"); nothing happens if there is none. */
-int store_notify(const char *text);
+/* Tells the manager something ("READY=1"), if there is one. */
+void store_notify(const char *text);
 
 /**
  * store_save() - give away the ledger and its published pages

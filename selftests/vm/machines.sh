@@ -53,6 +53,7 @@ with_model()
 scenarios()
 {
 	with_refs -n scenarios -f "$build/kvcachectl" -f "$build/kvcache-replay" \
+		-f "$tree/selftests/data/traces/mooncake_synthetic.jsonl" \
 		-f "$tree/selftests/scenarios/kit.sh" -e KVCACHE_MODEL= \
 		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 scenarios
 }

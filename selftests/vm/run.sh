@@ -224,6 +224,8 @@ initramfs()
 
 # ---- one kernel -----------------------------------------------------------
 
+tsc=$(cc -O1 -o "$tmp/tsc" "$here/tsc_khz.c" 2>/dev/null && "$tmp/tsc")
+
 # run_kernel NAME: boot it and leave in $log/NAME what it said.
 run_kernel()
 {
@@ -250,7 +252,7 @@ run_kernel()
 		# No watchdog of clocks: emulated time is not even. On a busy
 		# machine an emulated CPU may stand still for half a minute.
 		append="console=ttyS0 tsc=reliable no_timer_check $append"
-		append="$append watchdog_thresh=30"
+		append="$append watchdog_thresh=30 ${tsc:+tsc_early_khz=$tsc}"
 		append="$append rcupdate.rcu_cpu_stall_timeout=60"
 		set -- qemu-system-x86_64 -nodefaults -no-user-config \
 			-accel tcg -cpu max -smp 2 -m "$memory" -display none \

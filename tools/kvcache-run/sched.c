@@ -187,6 +187,7 @@ static int plan(struct sched *s)
 /* 0; 1 pages were revoked meanwhile, and the step was not; -1. */
 static int forward(struct sched *s)
 {
+	uint32_t was = kvc_seq_len(s->items[0].seq);
 	int ret;
 
 	ret = model_forward(s->e->model, s->batch, s->tokens, s->rows, s->want,
@@ -199,11 +200,12 @@ static int forward(struct sched *s)
 				strerror(-ret));
 	}
 	ret = kvc_batch_commit(s->batch);
-	if (ret == -ESTALE) {
+	if (ret == -ESTALE && kvc_seq_len(s->items[0].seq) == was) {
 		kvc_batch_abort(s->batch);
 		return 1;
 	}
-	if (ret)
+	/* Of a page that was revoked later its step counts all the same. */
+	if (ret && ret != -ESTALE)
 		return complain("a step could not be kept: %s",
 				kvc_errmsg(s->e->kvc));
 	return 0;

@@ -281,6 +281,7 @@ include selftests/vm/vm.mk
 # Where each header goes below includedir: programs include the same names
 # from an installed copy as from this tree.
 public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
+	lib/include/kvcache/broker.h:kvcache/broker.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
 man-pages := $(wildcard Documentation/man/*.[18])

@@ -357,6 +357,21 @@ static inline void dev_unmap_all(void)
 	}
 }
 
+#define DEV_READ_ONLY	(32UL << 10)
+
+/* So many bytes that can be read only, @bytes of @from and zeros; or NULL. */
+static inline void *dev_read_only(const void *from, size_t bytes)
+{
+	void *at = mmap(NULL, DEV_READ_ONLY, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	memcpy(at, from, bytes);
+	mprotect(at, DEV_READ_ONLY, PROT_READ);
+	return at;
+}
+
 static sigjmp_buf dev_fault_jmp;
 
 static inline void dev_on_fault(int sig)

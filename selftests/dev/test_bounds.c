@@ -7,19 +7,6 @@
 
 #include "dev_kit.h"
 
-/* A page that can be read only, with @bytes of @from at its beginning. */
-static void *read_only(const void *from, size_t bytes)
-{
-	void *at = mmap(NULL, 32 << 10, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (at == MAP_FAILED)
-		return NULL;
-	memcpy(at, from, bytes);
-	mprotect(at, 32 << 10, PROT_READ);
-	return at;
-}
-
 /* As kmod/main.c has it. */
 #define TENANT_CLIENTS	4096
 
@@ -105,7 +92,8 @@ TEST_F(dev, a_handle_does_not_outlive_its_pool)
 TEST_F(dev, an_event_that_could_not_be_read_is_still_there)
 {
 	struct world *w = &self->w;
-	struct kvcache_event ev[4] = { 0 }, *bad = read_only(ev, sizeof(ev));
+	struct kvcache_event ev[4] = { 0 };
+	struct kvcache_event *bad = dev_read_only(ev, sizeof(ev));
 	struct pollfd p = { .fd = w->fd[0], .events = POLLIN };
 	uint64_t page;
 
@@ -121,51 +109,7 @@ TEST_F(dev, an_event_that_could_not_be_read_is_still_there)
 	EXPECT_EQ(KVCACHE_EV_PUBLISHED, ev[0].type);
 	EXPECT_EQ(page, ev[0].value);
 	EXPECT_EQ(0, poll(&p, 1, 0));
-	munmap(bad, 32 << 10);
-}
-
-/* Bytes of free memory, to some MiB: each CPU keeps a few for itself. */
-static uint64_t free_memory(void)
-{
-	unsigned long long kib = 0;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "r");
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemFree: %llu", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib << 10;
-}
-
-TEST_F(dev, a_resize_that_could_not_be_answered_keeps_no_memory)
-{
-	struct world *w = &self->w;
-	struct kvcache_pool_set s = {
-		.size = sizeof(s), .op = KVCACHE_POOL_RESIZE, .nr_pages = 64,
-	}, *bad;
-	struct kvcache_pool_info p;
-	uint64_t before;
-	int pool, k;
-
-	pool = dev_pool(w->admin, "large", 2 * MIB, 16);
-	ASSERT_GE(pool, 0);
-	s.pool = pool;
-	bad = read_only(&s, sizeof(s));
-	ASSERT_NE(NULL, bad);
-	before = free_memory();
-	/* 96 MiB each time. */
-	for (k = 0; k < 3; k++)
-		EXPECT_EQ(-EFAULT, dev_call(w->admin, KVCACHE_NR_POOL_SET, bad));
-	for (k = 0; k < 40 && free_memory() + 32 * MIB < before; k++)
-		usleep(50000);
-	EXPECT_GE(free_memory() + 32 * MIB, before);
-	ASSERT_EQ(0, dev_pool_info(w->admin, pool, &p));
-	EXPECT_EQ(16, p.nr_pages);
-	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_RESIZE, 20, NULL));
-	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
-	munmap(bad, 32 << 10);
+	munmap(bad, DEV_READ_ONLY);
 }
 
 /* ---- whose pages are cleaned ---------------------------------------------- */

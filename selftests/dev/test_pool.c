@@ -356,4 +356,30 @@ TEST_F(dev, pools_that_come_and_go_leave_no_memory_behind)
 	EXPECT_LT(meminfo("Slab"), slab + MIB);
 }
 
+TEST_F(dev, a_resize_that_could_not_be_answered_keeps_no_memory)
+{
+	struct world *w = &self->w;
+	struct kvcache_pool_set s = {
+		.size = sizeof(s), .op = KVCACHE_POOL_RESIZE, .nr_pages = 64,
+	}, *bad;
+	struct kvcache_pool_info p;
+	uint64_t before;
+	int pool;
+
+	pool = dev_pool(w->admin, "large", MIB, 16);
+	ASSERT_GE(pool, 0);
+	s.pool = pool;
+	bad = dev_read_only(&s, sizeof(s));
+	ASSERT_NE(NULL, bad);
+	before = free_memory();
+	/* 48 MiB that no page of the pool would have. */
+	EXPECT_EQ(-EFAULT, dev_call(w->admin, KVCACHE_NR_POOL_SET, bad));
+	EXPECT_TRUE(memory_is_back(before));
+	ASSERT_EQ(0, dev_pool_info(w->admin, pool, &p));
+	EXPECT_EQ(16, p.nr_pages);
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_RESIZE, 20, NULL));
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+	munmap(bad, DEV_READ_ONLY);
+}
+
 TEST_HARNESS_MAIN

@@ -27,7 +27,8 @@ static int kvl_check_keys(const struct kvl_check_ctx *x, u32 i)
 	const struct kvl_pool *p = x->p;
 	const struct kvl_page *pg = &p->page[i];
 	const struct kvl_node *n, *m;
-	u32 nr = 0, fill = U32_MAX, chain;
+	u64 fill = 1ULL << 32;	/* above all that there can be */
+	u32 nr = 0, chain;
 
 	for (n = pg->keys; n; n = n->next, nr++) {
 		if (n->page != i || n->fill >= fill)

@@ -244,6 +244,21 @@ TEST_F(ledger, nodedup_keeps_both_and_the_newer_is_found)
 	ASSERT_EQ(0, peek(self, c, 1, 1));
 }
 
+/* Whatever a fill counts, it may be as large as its type. */
+TEST_F(ledger, a_fill_can_be_any_number)
+{
+	static struct kvcache_publish p;
+	struct kvl_client *c = lone_user(self, 2);
+	u64 page;
+
+	DO(0, get(self, c, 1, &page));
+	p.nr = 1;
+	fill_entry(&p.pages[0], page, 7, 1, 35, NEVER, 0);
+	p.pages[0].keys[0].fill = 0xffffffff;
+	DO(0, kvl_publish(self->l, c, &p, NULL, self->now));
+	ASSERT_EQ(1, peek(self, c, 7, 1));
+}
+
 /* Only a page with the highest key and its fill makes one superfluous. */
 TEST_F(ledger, a_lower_key_in_common_is_no_duplicate)
 {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
  * tenant_set.c - make tenants and change them.
- *
- * A change is made of what is given and what is in force, with the revision
- * after the one that was read: if somebody else was faster, it is made anew.
  */
 #include <errno.h>
 #include <grp.h>
@@ -13,44 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "change.h"
 #include "ctl.h"
 #include "json_out.h"
 #include "table.h"
 #include "tenant.h"
 #include "util.h"
-
-#define TRIES 16	/* others may change it meanwhile, but not for ever */
-
-/**
- * struct change - what is asked for
- * @set: KVCACHE_SET_* that are given
- * @min: with KVCACHE_SET_LIMITS, each may be LIMIT_NONE
- * @low: likewise
- * @max: likewise
- * @deadline_ns: from now, or UINT64_MAX
- * @has_uid: @uid is given
- * @has_gid: @gid is given
- * @has_mode: @mode is given
- */
-struct change {
-	uint32_t set;
-	struct limit min;
-	struct limit low;
-	struct limit max;
-	uint64_t deadline_ns;
-	uint64_t ttl_ns;
-	uint64_t cgroup;
-	uint32_t trust;
-	bool has_uid;
-	bool has_gid;
-	bool has_mode;
-	uint32_t uid;
-	uint32_t gid;
-	uint32_t mode;
-};
 
 static bool user_id(const char *s, uint32_t *out)
 {
@@ -183,59 +150,19 @@ static int parse_change(const struct ctl *c, struct change *ch)
 	return 0;
 }
 
-/* A limit in pages of the pool, if it is given. */
-static int resolve(const struct ctl *c, enum ctl_opt opt, const struct limit *l,
-		   const struct kvcache_pool_info *p, uint64_t *pages)
+/* A limit of what is asked for. */
+static int less_than_a_page(const struct ctl *c, const struct change *ch,
+			    const struct limit *l,
+			    const struct kvcache_pool_info *p)
 {
+	enum ctl_opt opt = l == &ch->min ? OPT_MIN :
+			   l == &ch->low ? OPT_LOW : OPT_MAX;
 	char buf[32];
 
-	if (!l->kind || limit_pages(l, p->page_size, p->nr_pages, pages))
-		return 0;
 	option_size(p->page_size, buf);
 	complain("%s: less than a page of %s, which is %s: give 0, or %s and more",
 		 c->value[opt], p->name, buf, buf);
 	return CTL_USAGE;
-}
-
-static uint64_t deadline(uint64_t ns)
-{
-	struct timespec ts;
-
-	if (ns == UINT64_MAX)
-		return KVCACHE_TIME_NEVER;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec + ns;
-}
-
-/* @t as it is, and what is given. */
-static int fill(const struct ctl *c, const struct change *ch,
-		const struct kvcache_tenant_info *t,
-		const struct kvcache_pool_info *p, struct kvcache_tenant_set *s)
-{
-	uint64_t min = t->min, low = t->low, max = t->max;
-
-	*s = (struct kvcache_tenant_set){
-		.set = ch->set,
-		.tenant = t->id,
-		.deadline_ns = deadline(ch->deadline_ns),
-		.ttl_ns = ch->ttl_ns,
-		.cgroup = ch->cgroup,
-		.trust = ch->trust,
-		.uid = ch->has_uid ? ch->uid : t->uid,
-		.gid = ch->has_gid ? ch->gid : t->gid,
-		.mode = ch->has_mode ? ch->mode : t->mode,
-	};
-	if (!(ch->set & KVCACHE_SET_LIMITS))
-		return 0;
-	if (resolve(c, OPT_MIN, &ch->min, p, &min) ||
-	    resolve(c, OPT_LOW, &ch->low, p, &low) ||
-	    resolve(c, OPT_MAX, &ch->max, p, &max))
-		return CTL_USAGE;
-	s->pool = p->id;
-	s->min = min;
-	s->low = low;
-	s->max = max;
-	return 0;
 }
 
 static int refused(const struct ctl *c, int err, const struct kvcache_pool_info *p,
@@ -320,6 +247,7 @@ int cmd_tenant_create(struct ctl *c)
 	};
 	const struct kvcache_pool_info *p;
 	struct kvcache_tenant_set s;
+	const struct limit *small;
 	const struct passwd *pw;
 	struct change ch;
 	int err;
@@ -333,20 +261,36 @@ int cmd_tenant_create(struct ctl *c)
 	pw = ch.has_uid ? getpwuid(ch.uid) : NULL;
 	if (ch.has_uid)
 		fresh.gid = pw ? pw->pw_gid : 0;
-	if (fill(c, &ch, &fresh, p, &s))
-		return CTL_USAGE;
+	small = change_fill(&ch, &fresh, p, &s);
+	if (small)
+		return less_than_a_page(c, &ch, small, p);
 	strcpy(s.name, c->arg[0]);
 	err = kvc_call(c->kvc, KVCACHE_NR_TENANT_CREATE, &s);
 	return err ? refused(c, err, p, &s) : say(c, p, &s);
 }
 
+/* Where the tenant to be changed is found. */
+struct where {
+	struct ctl *c;
+	uint32_t pool;
+};
+
+/* 1 after a complaint, which is no errno. */
+static int find(void *arg, struct kvcache_tenant_info *t)
+{
+	const struct where *w = arg;
+
+	return find_tenant(w->c, w->c->arg[0], w->pool, t) ? 1 : 0;
+}
+
 int cmd_tenant_set(struct ctl *c)
 {
 	const struct kvcache_pool_info *p;
-	struct kvcache_tenant_info t;
+	const struct kvcache_tenant_info none = { .id = 0 };
 	struct kvcache_tenant_set s;
+	struct where where;
 	struct change ch;
-	int err, ret, i;
+	int err;
 
 	if (args_name("tenant", c->arg[0]) || parse_change(c, &ch))
 		return CTL_USAGE;
@@ -358,17 +302,12 @@ int cmd_tenant_set(struct ctl *c)
 		return -1;
 	if (!p)
 		return ctl_pool(c) ? 0 : -1;	/* says that there is none */
-	for (i = 0; i < TRIES; i++) {
-		if (find_tenant(c, c->arg[0], p->id, &t))
-			return -1;
-		ret = fill(c, &ch, &t, p, &s);
-		if (ret)
-			return ret;
-		s.revision = t.revision + 1;
-		err = kvc_call(c->kvc, KVCACHE_NR_TENANT_SET, &s);
-		if (err != -ESTALE && err != -EEXIST)
-			break;
-		err = -ESTALE;
-	}
+	where = (struct where){ c, p->id };
+	err = change_make(c->kvc, &ch, p, find, &where, &s);
+	if (err == -ERANGE)
+		return less_than_a_page(c, &ch, change_fill(&ch, &none, p, &s),
+					p);
+	if (err > 0)
+		return -1;
 	return err ? refused(c, err, p, &s) : say(c, p, &s);
 }

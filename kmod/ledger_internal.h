@@ -580,7 +580,6 @@ static inline void kvl_node_put(struct kvl *l, struct kvl_node *n)
 /* ---- ledger.c ----------------------------------------------------------- */
 
 bool kvl_name_ok(const char *name);
-void kvl_account_init(struct kvl_pool *p, u32 tenant);
 void kvl_post(struct kvl *l, u32 tenant, const struct kvcache_event *ev);
 
 /* ---- ledger_alloc.c ----------------------------------------------------- */
@@ -626,6 +625,10 @@ bool kvl_findable(const struct kvl_pool *p, u32 i);
 struct kvl_node *kvl_find(const struct kvl *l, const struct kvl_pool *p,
 			  u32 domain, const u8 *key);
 void kvl_unindex(struct kvl *l, struct kvl_pool *p, u32 i);
+
+/* ---- ledger_pool.c ------------------------------------------------------ */
+
+void kvl_account_init(struct kvl_pool *p, u32 tenant);
 
 /* ---- ledger_reclaim.c --------------------------------------------------- */
 

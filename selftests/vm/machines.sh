@@ -73,7 +73,7 @@ check)
 	# What the in-process backend has to do, the device does the same.
 	run -n same -T 250 -e KVCACHE_TEST_DEVICE=/dev/kvcache 6.12 \
 		"$conf"vllm "$conf"sglang "$conf"tensorrt_llm \
-		"$conf"transformers \
+		"$conf"transformers "$conf"kvcached "$conf"kvcached_shared \
 		"$unit"cmd "$unit"cmd_values "$unit"seq "$unit"prefix \
 		"$unit"batch "$unit"revoke "$unit"predict "$unit"dedup \
 		"$unit"limits

@@ -31,6 +31,7 @@ libdir ?= $(prefix)/lib
 bindir ?= $(prefix)/bin
 includedir ?= $(prefix)/include
 mandir ?= $(prefix)/share/man
+completionsdir ?= $(prefix)/share/bash-completion/completions
 
 CC ?= gcc
 AR ?= ar
@@ -293,7 +294,8 @@ fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
 
 install: lib tools
 	$(Q)$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(bindir) \
-		$(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man8
+		$(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man8 \
+		$(DESTDIR)$(completionsdir)
 	$(Q)$(INSTALL) -m 644 $(lib-a) $(DESTDIR)$(libdir)/libkvcache.a
 	$(Q)$(INSTALL) -m 755 $(lib-so) \
 		$(DESTDIR)$(libdir)/libkvcache.so.$(VERSION)
@@ -306,6 +308,8 @@ install: lib tools
 			$(DESTDIR)$(includedir)/$${h##*:} || exit; \
 	done
 	$(Q)$(if $(tools),$(INSTALL) -m 755 $(tools) $(DESTDIR)$(bindir))
+	$(Q)$(O)/kvcachectl completion bash \
+		>$(DESTDIR)$(completionsdir)/kvcachectl
 	$(Q)for m in $(man-pages); do \
 		$(fill-in) $$m >$(DESTDIR)$(mandir)/man$${m##*.}/$${m##*/} || \
 			exit; \
@@ -316,6 +320,7 @@ uninstall:
 		$(notdir $(lib-so)) libkvcache.so.$(VERSION) \
 		pkgconfig/libkvcache.pc) \
 		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
+		$(DESTDIR)$(completionsdir)/kvcachectl \
 		$(foreach m,$(man-pages),\
 			$(DESTDIR)$(mandir)/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 		$(foreach h,$(public-headers),\

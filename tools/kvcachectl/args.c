@@ -12,14 +12,7 @@
 #include "ctl.h"
 #include "util.h"
 
-#define COMMON (OPT(DEVICE) | OPT(JSON) | OPT(HELP))
-
-static const struct {
-	const char *name;
-	int letter;
-	const char *arg;	/* NULL: takes none */
-	const char *help;	/* lines after the first are indented by help() */
-} options[OPT_NR] = {
+const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_DEVICE] = { "device", 'd', "PATH",
 		"a device or a broker's socket; else what KVCACHE says,\n"
 		"else the first that is there" },
@@ -63,6 +56,10 @@ static const struct {
 	[OPT_KV] = { "kv", 0, "TYPE",
 		"of keys and values: f32, f16 (default), bf16" },
 	[OPT_POOL_SIZE] = { "pool", 0, "SIZE", "of the pool they are to fit into" },
+	[OPT_BY] = { "by", 0, "tenant|state", "what tells cells apart (tenant)" },
+	[OPT_SVG] = { "svg", 0, "FILE", "write the picture there, as SVG; - is standard output" },
+	[OPT_WIDTH] = { "width", 0, "N", "columns of the picture (the terminal's)" },
+	[OPT_INTERVAL] = { "interval", 'n', "SECONDS", "between two lists (1)" },
 };
 
 const char *command_name(const struct ctl_command *cmd)
@@ -76,7 +73,7 @@ const char *command_name(const struct ctl_command *cmd)
 
 /* ---- help ------------------------------------------------------------- */
 
-static void help_options(uint32_t opts)
+static void help_options(uint64_t opts)
 {
 	char left[64];
 	const char *s;
@@ -86,13 +83,13 @@ static void help_options(uint32_t opts)
 	for (i = 0; i < OPT_NR; i++) {
 		if (!(opts >> i & 1))
 			continue;
-		n = options[i].letter ?
-		    sprintf(left, "  -%c, ", options[i].letter) :
+		n = ctl_options[i].letter ?
+		    sprintf(left, "  -%c, ", ctl_options[i].letter) :
 		    sprintf(left, "      ");
 		snprintf(left + n, sizeof(left) - n, "--%s%s%s",
-			 options[i].name, options[i].arg ? " " : "",
-			 options[i].arg ? options[i].arg : "");
-		for (s = options[i].help; *s; s += n + (s[n] == '\n')) {
+			 ctl_options[i].name, ctl_options[i].arg ? " " : "",
+			 ctl_options[i].arg ? ctl_options[i].arg : "");
+		for (s = ctl_options[i].help; *s; s += n + (s[n] == '\n')) {
 			n = strcspn(s, "\n");
 			printf("%-28s %.*s\n", left, (int)n, s);
 			left[0] = 0;
@@ -106,7 +103,7 @@ static void help_command(const struct ctl_command *cmd)
 	       *cmd->args ? " " : "", cmd->args);
 	printf("%c%s.\n\n", toupper(cmd->help[0]), cmd->help + 1);
 	help_options(cmd->opts);
-	help_options(COMMON);
+	help_options(OPTS_COMMON);
 	if (cmd->opts & (OPT(MIN) | OPT(TTL)))
 		printf("\nLIMIT is a size such as 64M or 1.5G, \"25%%\" of the pool, or \"max\"; TIME is 30s,\n10m, 2h, 7d or \"never\".\n");
 }
@@ -124,7 +121,7 @@ static void help_all(void)
 		printf("  %-24s %s\n", left, cmd->help);
 	}
 	printf("\n");
-	help_options(COMMON | OPT(VERSION));
+	help_options(OPTS_COMMON | OPT(VERSION));
 	printf("\nEach command takes --help. Exit status: 0; 1 refused or failed; 2 usage.\n");
 }
 
@@ -150,7 +147,7 @@ struct accepted {
 	char shorts[2 * OPT_NR + 3];
 };
 
-static void accept(struct accepted *a, uint32_t opts)
+static void accept(struct accepted *a, uint64_t opts)
 {
 	char *s = a->shorts;
 	int i, n = 0;
@@ -162,25 +159,25 @@ static void accept(struct accepted *a, uint32_t opts)
 		if (!(opts >> i & 1))
 			continue;
 		a->longs[n++] = (struct option){
-			.name = options[i].name,
-			.has_arg = options[i].arg ? required_argument :
+			.name = ctl_options[i].name,
+			.has_arg = ctl_options[i].arg ? required_argument :
 						    no_argument,
 			.val = 256 + i,
 		};
-		if (!options[i].letter)
+		if (!ctl_options[i].letter)
 			continue;
-		*s++ = options[i].letter;
-		if (options[i].arg)
+		*s++ = ctl_options[i].letter;
+		if (ctl_options[i].arg)
 			*s++ = ':';
 	}
 }
 
-static enum ctl_opt by_letter(int letter, uint32_t opts)
+static enum ctl_opt by_letter(int letter, uint64_t opts)
 {
 	int i;
 
 	for (i = 0; i < OPT_NR; i++)
-		if ((opts >> i & 1) && options[i].letter == letter)
+		if ((opts >> i & 1) && ctl_options[i].letter == letter)
 			break;
 	return i;
 }
@@ -195,7 +192,7 @@ static bool is_end(const char *arg)
  * Options up to the next argument, or to "--", behind which getopt_long() must
  * not be called again; 0 or CTL_USAGE.
  */
-static int take_options(struct ctl *c, int argc, char **argv, uint32_t opts)
+static int take_options(struct ctl *c, int argc, char **argv, uint64_t opts)
 {
 	static struct accepted a;
 	int o;
@@ -263,7 +260,7 @@ static int take_command(struct ctl *c, int argc, char **argv)
 {
 	const char *group = optind < argc ? argv[optind++] : NULL;
 	const char *name = optind < argc ? argv[optind] : NULL;
-	char names[128];
+	char names[256];
 
 	if (!group || !is_group(group)) {
 		names_text(NULL, names, sizeof(names));
@@ -288,7 +285,7 @@ static int take_command(struct ctl *c, int argc, char **argv)
 
 int args_parse(struct ctl *c, int argc, char **argv)
 {
-	const uint32_t common = COMMON | OPT(VERSION);
+	const uint64_t common = OPTS_COMMON | OPT(VERSION);
 	int ret;
 
 	ret = take_options(c, argc, argv, common);
@@ -307,7 +304,7 @@ int args_parse(struct ctl *c, int argc, char **argv)
 		return ret;
 	c->arg = xcalloc(argc, sizeof(*c->arg));
 	while (optind < argc && !is_end(argv[optind])) {
-		ret = take_options(c, argc, argv, c->command->opts | COMMON);
+		ret = take_options(c, argc, argv, c->command->opts | OPTS_COMMON);
 		if (ret)
 			return ret;
 		if (optind < argc && !is_end(argv[optind]))
@@ -335,7 +332,7 @@ int args_parse(struct ctl *c, int argc, char **argv)
 
 static int bad(const struct ctl *c, enum ctl_opt opt, const char *remedy)
 {
-	complain("--%s \"%s\": give %s", options[opt].name, c->value[opt],
+	complain("--%s \"%s\": give %s", ctl_options[opt].name, c->value[opt],
 		 remedy);
 	return CTL_USAGE;
 }
@@ -345,7 +342,7 @@ int args_need(const struct ctl *c, enum ctl_opt opt)
 	if (c->value[opt])
 		return 0;
 	complain("%s: give --%s %s", command_name(c->command),
-		 options[opt].name, options[opt].arg);
+		 ctl_options[opt].name, ctl_options[opt].arg);
 	return CTL_USAGE;
 }
 

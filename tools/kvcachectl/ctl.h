@@ -29,10 +29,30 @@ enum ctl_opt {
 	OPT_MIN, OPT_LOW, OPT_MAX, OPT_DEADLINE, OPT_TTL, OPT_OWNER, OPT_MODE,
 	OPT_CGROUP, OPT_TRUST, OPT_RIGHTS, OPT_HOLD, OPT_SIZE, OPT_PAGE,
 	OPT_RESUME, OPT_STATE, OPT_FOLLOW, OPT_TIMEOUT, OPT_CONTEXT,
-	OPT_CONVERSATIONS, OPT_KV, OPT_POOL_SIZE, OPT_NR
+	OPT_CONVERSATIONS, OPT_KV, OPT_POOL_SIZE, OPT_BY, OPT_SVG, OPT_WIDTH,
+	OPT_INTERVAL, OPT_NR
 };
 
-#define OPT(x) (1U << OPT_##x)
+#define OPT(x) (1ULL << OPT_##x)
+
+/**
+ * struct ctl_option - one option
+ * @name: without "--"
+ * @letter: or 0
+ * @arg: what its value is called; NULL if it takes none
+ * @help: what it does; lines after the first are indented by --help
+ */
+struct ctl_option {
+	const char *name;
+	int letter;
+	const char *arg;
+	const char *help;
+};
+
+extern const struct ctl_option ctl_options[OPT_NR];
+
+/* Options of every command. */
+#define OPTS_COMMON (OPT(DEVICE) | OPT(JSON) | OPT(HELP))
 
 struct ctl;
 
@@ -53,7 +73,7 @@ struct ctl_command {
 	const char *name;
 	const char *args;
 	const char *help;
-	uint32_t opts;
+	uint64_t opts;
 	int min;
 	int max;
 	int (*run)(struct ctl *c);
@@ -191,6 +211,9 @@ const char *names_of(const struct names *n, uint32_t tenant, char *buf);
 /* {"seq": first, "seq_last": last} */
 json_t *json_list(const struct ctl_list *l);
 
+/* "private"; "unknown" for one that this program does not know. */
+const char *state_name(unsigned int state);
+
 /* ---- commands --------------------------------------------------------- */
 
 int cmd_info(struct ctl *c);
@@ -210,5 +233,12 @@ int cmd_page_ls(struct ctl *c);
 int cmd_page_show(struct ctl *c);
 int cmd_events(struct ctl *c);
 int cmd_footprint(struct ctl *c);
+int cmd_map(struct ctl *c);
+int cmd_completion(struct ctl *c);
+int cmd_list(struct ctl *c);
+int cmd_limit(struct ctl *c);
+int cmd_limit_percent(struct ctl *c);
+int cmd_watch(struct ctl *c);
+int cmd_delete(struct ctl *c);
 
 #endif /* CTL_H */

@@ -13,6 +13,7 @@
 #include "util.h"
 
 #define LIMITS	(OPT(POOL) | OPT(MIN) | OPT(LOW) | OPT(MAX))
+#define MANY	4096	/* arguments, where any number will do */
 #define ATTRS	(OPT(OWNER) | OPT(MODE) | OPT(TTL) | OPT(CGROUP) | OPT(TRUST))
 
 const struct ctl_command ctl_commands[] = {
@@ -52,6 +53,21 @@ const struct ctl_command ctl_commands[] = {
 	  OPT(CONTEXT) | OPT(CONVERSATIONS) | OPT(KV) | OPT(PAGE) |
 	  OPT(POOL_SIZE),
 	  1, 1, cmd_footprint },
+	{ "map", NULL, "", "a picture of a pool, a cell a page or several",
+	  OPT(POOL) | OPT(BY) | OPT(SVG) | OPT(WIDTH), 0, 0, cmd_map },
+	{ "completion", NULL, "bash", "print what makes a shell complete commands",
+	  0, 1, 1, cmd_completion },
+	/* What users of kvcached type; a segment of theirs is a tenant. */
+	{ "list", NULL, "[NAME]...", "tenants, their limits and what they use",
+	  OPT(POOL), 0, MANY, cmd_list },
+	{ "limit", NULL, "NAME LIMIT", "as tenant set NAME --max LIMIT",
+	  OPT(POOL), 2, 2, cmd_limit },
+	{ "limit-percent", NULL, "NAME PERCENT",
+	  "the same, as a share of the pool", OPT(POOL), 2, 2,
+	  cmd_limit_percent },
+	{ "watch", NULL, "[NAME]...", "list, again and again",
+	  OPT(POOL) | OPT(INTERVAL), 0, MANY, cmd_watch },
+	{ "delete", NULL, "NAME", "as tenant rm NAME", 0, 1, 1, cmd_delete },
 	{ .group = NULL }
 };
 

@@ -22,7 +22,7 @@ static const char *const states[] = {
 };
 #define STATES (sizeof(states) / sizeof(states[0]))
 
-static const char *state_name(unsigned int state)
+const char *state_name(unsigned int state)
 {
 	return state < STATES ? states[state] : "unknown";
 }

@@ -6,8 +6,10 @@
 #
 #	debug-kernel.sh debug	KASAN, lockdep, kmemleak, injected faults
 #	debug-kernel.sh kcsan	data races
+#	debug-kernel.sh um	a kernel that is a program: User Mode Linux
 #
-# The folder is as kernels.sh has them: vmlinuz, release, modules/, build/. It
+# The folder is as kernels.sh has them: vmlinuz (linux, of um), release,
+# modules/, build/. It
 # is built from the source that kernels.sh fetches, with the packages of
 # packages.txt, in about 19 minutes of one CPU, and kept beside the others, by
 # the version of the source and a hash of what decides how it comes out.
@@ -16,6 +18,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 setup=$here/../../tools/setup
 jobs=${JOBS:-$(nproc)}
+arch=x86_64 image=arch/x86/boot/bzImage
 
 die()
 {
@@ -26,7 +29,8 @@ die()
 case ${1:-} in
 debug)	configs=$here/debug.config flags= ;;
 kcsan)	configs="$here/debug.config $here/kcsan.config" flags=KCSAN_SANITIZE=n ;;
-*)	die "usage: debug-kernel.sh debug|kcsan" ;;
+um)	configs=$here/um.config flags='' arch=um image=linux ;;
+*)	die "usage: debug-kernel.sh debug|kcsan|um" ;;
 esac
 
 for program in gcc flex bison bc; do
@@ -61,13 +65,21 @@ kbuild()
 {
 	# shellcheck disable=SC2086 # a list of words
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
-		make -C "$tree" O="$dir/build" ARCH=x86_64 $flags -j"$jobs" "$@" \
+		make -C "$tree" O="$dir/build" ARCH=$arch $flags -j"$jobs" "$@" \
 		>>"$log" 2>&1 </dev/null 9>&- || {
 		tail -n 20 "$log" >&2
 		die "make $* failed"
 	}
 }
 
+# What has no prompt, something has to select.
+if [ $arch = um ]; then
+	{
+		cat "$tree/Kconfig"
+		printf 'config KVCACHE_UM\n\tdef_bool y\n\tselect MMU_NOTIFIER\n'
+	} >"$dir/Kconfig"
+	export KBUILD_KCONFIG="$dir/Kconfig"
+fi
 kbuild tinyconfig
 # shellcheck disable=SC2086 # a list of words
 cat $configs >>"$dir/build/.config"
@@ -81,9 +93,12 @@ lost=$(awk '{ sub(/^# /, ""); sub(/ is not set$/, "=n") }
 	grep -v -x -F -f "$dir/build/.config" || :)
 [ -z "$lost" ] || die "this kernel cannot have: $(echo "$lost" | tr "\n" " ")"
 
-kbuild bzImage modules
+kbuild ${image##*/} modules
 cp "$dir/build/include/config/kernel.release" "$dir/release"
-ln -s build/arch/x86/boot/bzImage "$dir/vmlinuz"
+case $arch in
+um)	ln "$dir/build/linux" "$dir/linux" ;;
+*)	ln -s build/$image "$dir/vmlinuz" ;;
+esac
 cp "$dir"/build/modules.builtin* "$dir/modules/"
 # Modules need headers, tools and symbols, no objects.
 find "$dir/build" -path "$dir/build/scripts" -prune -o \

@@ -3,7 +3,7 @@
 #
 # The virtual machines of a target of make, one after the other.
 #
-#	machines.sh check|scenarios|stress|debug
+#	machines.sh check|scenarios|stress|debug|uml
 #
 # What ran there is printed as programs that say it again, for run-tests.sh.
 # $KVCACHE_BUILD is where things are built, $KVCACHE_MODEL the model, if any.
@@ -102,8 +102,26 @@ debug)
 			"$tree/selftests/vm/kunit/ledger.sh"
 	done
 	;;
+uml)
+	# The quick loop.
+	set -- "$tree/selftests/vm/kunit/ledger.sh"
+	for t in "$tests"/test_*; do
+		case ${t##*/} in
+		*.[do])	continue ;;
+		*_late)	why="memory is zeroed too fast there" ;;
+		*_bounds | *_race)	why="needs two CPUs" ;;
+		*_vma)	why="has no huge pages" ;;
+		*_languages)	why="needs programs of other languages" ;;
+		*)	set -- "$@" "$t"
+			continue ;;
+		esac
+		echo "# SKIP dev/${t##*/} on UML: $why" >&2
+	done
+	"$here/run.sh" -l -n dev -t 240 -T 60 -f "$tests/setup" \
+		-f "$build/kunit-um/kvcache_kunit.ko" "$build/linux/um" "$@"
+	;;
 *)
-	echo "machines.sh: check, scenarios, stress or debug" >&2
+	echo "machines.sh: check, scenarios, stress, debug or uml" >&2
 	exit 2
 	;;
 esac

@@ -140,6 +140,26 @@ unreferenced object 0xffff888003a0b000 (size 1024):
 EOT
 check "kmemleak" counts 5 1 1 "unreferenced object"
 
+# rcu FUNCTION: lockdep on UML.
+rcu()
+{
+	fresh
+	cat >>"$vm/console" <<-EOT
+	[    0.460000] WARNING: suspicious RCU usage
+	[    0.460000] lib/maple_tree.c:860 suspicious rcu_dereference_check() usage!
+	[    0.460000] Call Trace:
+	[    0.460000]  [<60036782>] ? $1+0xc2/0x120
+	[    0.460000]  [<60032d0d>] ? fork_handler+0x5d/0x13d
+	[    0.470000] ${2:-}
+	EOT
+}
+rcu force_flush_all
+check "what UML is known for" counts 6 0 1
+rcu force_flush_all "list_del corruption."
+check "and something else" counts 5 1 1 "list_del corruption."
+rcu kvcache_fault
+check "and the same elsewhere" counts 5 1 1 "suspicious RCU"
+
 # Every program there is, but QEMU.
 no_qemu()
 {

@@ -10,6 +10,7 @@
 #   make check-kernel-debug   in a kernel that watches over the module; FULL=1
 #                    adds one that looks for data races, and 10 minutes of
 #                    fuzzing in each
+#   make check-uml   in a kernel that is a program: seconds, for who develops
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 KMOD ?= $(O)/kmod-$(notdir $(KDIR:%/build=%))
@@ -90,13 +91,14 @@ check-vm-stress:
 kunit = KSRC='kmod selftests/vm/kunit' modules
 
 # Built once, in about 19 minutes of one CPU.
-debug-kernels := debug kcsan
+debug-kernels := debug kcsan um
 $(debug-kernels:%=module-%): module-%:
 	$(Q)dir=$$(selftests/vm/debug-kernel.sh $*) && \
 		mkdir -p $(O)/linux && ln -sfn $$dir $(O)/linux/$* && \
-		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kmod-$* modules && \
-		$(MAKE) KDIR=$$dir/build KMOD=$(O)/importer-$* $(importer) && \
-		$(MAKE) KDIR=$$dir/build KMOD=$(O)/kunit-$* $(kunit)
+		of="KDIR=$$dir/build $(if $(filter um,$*),ARCH=um)" && \
+		$(MAKE) $$of KMOD=$(O)/kmod-$* modules && \
+		$(MAKE) $$of KMOD=$(O)/importer-$* $(importer) && \
+		$(MAKE) $$of KMOD=$(O)/kunit-$* $(kunit)
 
 check-kernel-debug:
 	$(Q)tools/setup/packages.sh check
@@ -104,7 +106,13 @@ check-kernel-debug:
 		$(if $(FULL),module-kcsan)
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=debug run-machines
 
+check-uml:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) dev-tests module-um
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 MACHINES=uml run-machines
+
 .PHONY: modules modules-or-not dev-tests vm-programs check-vm check-vm-stress \
-	check-kernel-debug $(vm-kernels:%=module-%) $(debug-kernels:%=module-%)
+	check-kernel-debug check-uml $(vm-kernels:%=module-%) \
+	$(debug-kernels:%=module-%)
 
 include kmod/install.mk

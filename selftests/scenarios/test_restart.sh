@@ -86,4 +86,27 @@ flushed()
 	ctl tenant flush red && [ "$(pages cached)" -eq 0 ]
 }
 check "tenant flush gives it all up" flushed
+
+# A conversation of two pages at least, which are cached when it ends.
+short()
+{
+	run --tenant red -q -n 2 -p "$(text 200)"
+}
+left()
+{
+	short && [ "$(pages cached)" -ge 1 ]
+}
+check "another conversation leaves its pages" left
+check "those are given up" flushed
+check "the tenant's cache is to live for a second" \
+	ctl tenant set red --ttl 1s
+none()
+{
+	[ "$(pages cached)" -eq 0 ]
+}
+expired()
+{
+	short && until_true none && [ "$(pages shared)" -eq 0 ]
+}
+check "and nothing is left of the same conversation then" expired
 tap_end

@@ -66,11 +66,14 @@ LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
 # What serves a machine needs none of what models do.
 ldlibs-kvcache-broker := $(LDLIBS_LIB)
 ldlibs-kvcachectl := -ljansson $(LDLIBS_LIB)
+ldlibs-kvcachefs := -lfuse3 $(LDLIBS_LIB)
 
 # What the compiler must find, and the package that has it.
 headers-lib := nettle/sha2.h:nettle-dev
 headers-tools := $(headers-lib) oneapi/dnnl/dnnl.h:libdnnl-dev \
 	pcre2.h:libpcre2-dev jansson.h:libjansson-dev
+# Without these the one tool is left out.
+headers-kvcachefs := fuse3/fuse_opt.h:libfuse3-dev
 
 # The ledger is kernel code: shims stand in for the kernel's headers.
 flags-kmod/% := -Ilib/shim
@@ -110,7 +113,10 @@ endif
 lib-src := $(wildcard kmod/ledger*.c kmod/cmd*.c lib/*.c kernels/*.c) \
 	$(wildcard kernels/cpu/*.c)
 common-src := $(wildcard tools/common/*.c)
-tool-names := $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/main.c))))
+all-tools := $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/main.c))))
+no-tools := $(foreach t,$(all-tools),$(if $(headers-$t),$(if $(filter ok,\
+	$(shell tools/setup/headers.sh '$(CC)' $(headers-$t) 2>&1 && echo ok)),,$t)))
+tool-names := $(filter-out $(no-tools),$(all-tools))
 test-src := $(filter-out selftests/dev/%,$(wildcard selftests/*/test_*.c))
 fuzz-src := $(wildcard selftests/fuzz/fuzz_*.c)
 
@@ -131,6 +137,9 @@ fuzzers := $(patsubst selftests/fuzz/%.c,$(O)/fuzzers/%,$(fuzz-src))
 all: lib tools tests modules-or-not
 lib: $(lib-a) $(if $(SAN),,$(lib-so))
 tools: $(tools)
+	$(foreach t,$(no-tools),@printf '  %-7s %s\n' SKIP "$t: $$(\
+		tools/setup/headers.sh '$(CC)' $(headers-$t) 2>&1)"
+	)
 tests: $(tests) tools
 fuzzers: $(fuzzers)
 

@@ -233,6 +233,7 @@ int cmd_page_ls(struct ctl *c);
 int cmd_page_show(struct ctl *c);
 int cmd_events(struct ctl *c);
 int cmd_footprint(struct ctl *c);
+int cmd_doctor(struct ctl *c);
 int cmd_map(struct ctl *c);
 int cmd_completion(struct ctl *c);
 int cmd_list(struct ctl *c);

@@ -19,6 +19,8 @@
 const struct ctl_command ctl_commands[] = {
 	{ "info", NULL, "", "the backend and its pools",
 	  0, 0, 0, cmd_info },
+	{ "doctor", NULL, "", "why it does not work here, and what helps",
+	  0, 0, 0, cmd_doctor },
 	{ "pool", "ls", "", "list pools",
 	  0, 0, 0, cmd_pool_ls },
 	{ "pool", "create", "NAME", "make a pool",

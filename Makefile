@@ -136,12 +136,13 @@ fuzzers := $(patsubst selftests/fuzz/%.c,$(O)/fuzzers/%,$(fuzz-src))
 
 all: lib tools tests modules-or-not
 lib: $(lib-a) $(if $(SAN),,$(lib-so))
-tools: $(tools)
-	$(foreach t,$(no-tools),@printf '  %-7s %s\n' SKIP "$t: $$(\
-		tools/setup/headers.sh '$(CC)' $(headers-$t) 2>&1)"
-	)
+tools: $(tools) $(no-tools:%=without-%)
 tests: $(tests) tools
 fuzzers: $(fuzzers)
+
+without-%:
+	@why=$$(tools/setup/headers.sh '$(CC)' $(headers-$*) 2>&1) || \
+		printf '  %-7s %s\n' SKIP "$*: $$why"
 
 # A file that changes when its text does, for what depends on the text.
 $(O)/.flags: text = $(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL)

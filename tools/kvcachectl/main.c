@@ -19,8 +19,6 @@
 const struct ctl_command ctl_commands[] = {
 	{ "info", NULL, "", "the backend and its pools",
 	  0, 0, 0, cmd_info },
-	{ "doctor", NULL, "", "why it does not work here, and what helps",
-	  0, 0, 0, cmd_doctor },
 	{ "pool", "ls", "", "list pools",
 	  0, 0, 0, cmd_pool_ls },
 	{ "pool", "create", "NAME", "make a pool",
@@ -55,6 +53,8 @@ const struct ctl_command ctl_commands[] = {
 	  OPT(CONTEXT) | OPT(CONVERSATIONS) | OPT(KV) | OPT(PAGE) |
 	  OPT(POOL_SIZE),
 	  1, 1, cmd_footprint },
+	{ "doctor", NULL, "", "why it does not work here, and what helps",
+	  0, 0, 0, cmd_doctor },
 	{ "map", NULL, "", "a picture of a pool, a cell a page or several",
 	  OPT(POOL) | OPT(BY) | OPT(SVG) | OPT(WIDTH), 0, 0, cmd_map },
 	{ "completion", NULL, "bash", "print what makes a shell complete commands",

@@ -148,13 +148,13 @@ TEST_F(wait, a_deadline_is_absolute_and_never_early)
 	int k;
 
 	for (k = 0; k < 3; k++) {
-		uint64_t deadline = dev_now() + 300 * MS + after[k];
+		uint64_t deadline = dev_now() + 2000 * MS + after[k];
 
 		ASSERT_TRUE(start(w, &r[0], 0, 3, deadline));
 		ASSERT_TRUE(SOON(r[0].done));
 		EXPECT_EQ(-ETIMEDOUT, r[0].rc);
 		EXPECT_LE(deadline, r[0].at);
-		EXPECT_GT(deadline + 2000 * MS, r[0].at);
+		EXPECT_GT(deadline + 10000 * MS, r[0].at);
 		EXPECT_TRUE(is_poison(r[0].a.out_pages,
 				      sizeof(r[0].a.out_pages)));
 		end_waiter(&r[0]);

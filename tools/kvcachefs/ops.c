@@ -448,7 +448,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 		err = set_value(fs, &n, buf, size);
 	fs_end(fs);
 	if (err)
-		fuse_reply_err(req, err == -ENOENT ? ENODEV : -err);
+		fuse_reply_err(req, -err);
 	else
 		fuse_reply_write(req, size);
 }

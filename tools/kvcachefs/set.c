@@ -136,8 +136,10 @@ struct whose {
 static int find(void *arg, struct kvcache_tenant_info *t)
 {
 	const struct whose *w = arg;
+	int err = node_tenant_info(w->fs, w->node, w->pool, t, NULL);
 
-	return node_tenant_info(w->fs, w->node, w->pool, t, NULL);
+	/* What was open is gone: no name was wrong. */
+	return err == -ENOENT ? -ENODEV : err;
 }
 
 static int make(struct fs *fs, const struct fs_node *n, const struct change *ch,

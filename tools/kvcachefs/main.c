@@ -246,11 +246,9 @@ static int serve(struct fs *fs, struct fuse_session *se)
 	return n < 0 && n != -ENODEV && !fuse_session_exited(se) ? -1 : 0;
 }
 
-static int mount_and_serve(struct fs *fs, const struct options *o,
-			   const char *path)
+static int mount_and_serve(struct fs *fs, struct options *o, const char *path)
 {
-	struct fuse_args args = o->mount;
-	struct fuse_session *se = fuse_session_new(&args, &fs_ops,
+	struct fuse_session *se = fuse_session_new(&o->mount, &fs_ops,
 						   sizeof(fs_ops), fs);
 	int ret = -1;
 

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_fs_open.c - kvcachefs: what an open file or folder is while things change
+ * under it. Each test has its own broker, and mounts in a namespace of its own.
+ */
+#include <linux/magic.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/vfs.h>
+
+#include "broker/kit.h"
+
+#define NOBODY 65534
+
+/* In the tests' namespace, which ends with them. */
+static char mnt[128];
+static pid_t fs_pid;
+
+static const char *fs_program(void)
+{
+	static char path[4096];
+
+	strcpy(path, broker_program());
+	strcpy(strrchr(path, '/'), "/kvcachefs");
+	return path;
+}
+
+static const char *why_not(void)
+{
+	if (geteuid())
+		return "needs root, to mount";
+	if (access("/dev/fuse", F_OK))
+		return "no /dev/fuse";
+	if (access(fs_program(), X_OK))
+		return "no kvcachefs: needs libfuse3-dev";
+	if (unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return "no mount namespaces";
+	return NULL;
+}
+
+static bool is_mounted(void)
+{
+	struct statfs fs;
+
+	return !statfs(mnt, &fs) && fs.f_type == FUSE_SUPER_MAGIC;
+}
+
+static void fs_start(SELF)
+{
+	pid_t parent = getpid();
+
+	start(self);
+	snprintf(mnt, sizeof(mnt), "%s/m", self->dir);
+	ASSERT_EQ(0, mkdir(mnt, 0755));
+	fs_pid = fork();
+	if (!fs_pid) {
+		MUST(!prctl(PR_SET_PDEATHSIG, SIGKILL) && getppid() == parent);
+		execl(fs_program(), "kvcachefs", "-f", "-d", self->path, mnt,
+		      NULL);
+		MUST(false);
+	}
+	ASSERT_GT(fs_pid, 0);
+	ASSERT_TRUE(SOON(is_mounted()));
+}
+
+/* It ends by itself, as it should, once it is unmounted. */
+static void fs_end(void)
+{
+	int status;
+
+	ASSERT_EQ(0, umount2(mnt, MNT_DETACH));
+	ASSERT_EQ(fs_pid, waitpid(fs_pid, &status, 0));
+	ASSERT_EQ(0, status);
+}
+
+#define MOUNT(self)							\
+	do {								\
+		const char *why_ = why_not();				\
+									\
+		if (why_)						\
+			SKIP(return, "%s", why_);			\
+		fs_start(self);						\
+	} while (0)
+
+static const char *in(const char *file)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", mnt, file);
+	return path;
+}
+
+/* What is read from the beginning, or "-ERRNO". */
+static const char *look(int fd)
+{
+	static char buf[4096];
+	ssize_t n = pread(fd, buf, sizeof(buf) - 1, 0);
+
+	if (n < 0)
+		snprintf(buf, sizeof(buf), "%d", -errno);
+	else
+		buf[n] = 0;
+	return buf;
+}
+
+static int write_to(const char *file, const char *value)
+{
+	int fd = open(in(file), O_WRONLY), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, strlen(value)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static const char *now_in(const char *file)
+{
+	int fd = open(in(file), O_RDONLY);
+	const char *text = fd < 0 ? "" : look(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return text;
+}
+
+/* ---- one open is one look ------------------------------------------------- */
+
+TEST_F(broker, open_file_stays_as_it_was)
+{
+	char c, text[64] = "";
+	int fd;
+
+	MOUNT(self);
+	fd = open(in("tenants/b/max"), O_RDONLY);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(1, read(fd, text, 1));
+	ASSERT_EQ(0, write_to("tenants/b/max", "2M"));
+	for (int i = 1; read(fd, &c, 1) == 1; i++)
+		text[i] = c;
+	ASSERT_STREQ("main 1048576\n", text);
+	ASSERT_STREQ("main 1048576\n", look(fd));
+	ASSERT_STREQ("main 2097152\n", now_in("tenants/b/max"));
+	close(fd);
+	fs_end();
+}
+
+/* Another tenant of the same name is another one. */
+TEST_F(broker, open_folder_is_never_another)
+{
+	int dir, file, out;
+	struct stat st;
+
+	MOUNT(self);
+	dir = open(in("tenants/b"), O_RDONLY | O_DIRECTORY);
+	file = open(in("tenants/b/max"), O_RDONLY);
+	out = open(in("tenants/b/max"), O_WRONLY);
+	ASSERT_TRUE(dir >= 0 && file >= 0 && out >= 0);
+	ASSERT_EQ(0, fstat(dir, &st));
+	ASSERT_EQ(0, rmdir(in("tenants/b")));
+	ASSERT_EQ(0, mkdir(in("tenants/b"), 0755));
+	ASSERT_EQ(-1, openat(dir, "max", O_RDONLY));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(-1, fstat(dir, &st));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(-1, write(out, "1M", 2));
+	ASSERT_EQ(ENODEV, errno);
+	ASSERT_STREQ("main 1048576\n", look(file));
+	ASSERT_STREQ("main max\n", now_in("tenants/b/max"));
+	close(dir);
+	close(file);
+	close(out);
+	fs_end();
+}
+
+/* A program with rights does not lend them to whoever opened, nor gets them. */
+TEST_F(broker, rights_are_of_who_writes)
+{
+	int fd;
+
+	MOUNT(self);
+	fd = open(in("tenants/b/max"), O_RDWR);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, seteuid(NOBODY));
+	ASSERT_EQ(-1, write(fd, "2M", 2));
+	ASSERT_EQ(EPERM, errno);
+	ASSERT_EQ(-1, open(in("tenants/b/max"), O_WRONLY));
+	ASSERT_EQ(EACCES, errno);
+	ASSERT_EQ(0, seteuid(0));
+	ASSERT_STREQ("main 1048576\n", now_in("tenants/b/max"));
+	ASSERT_EQ(2, write(fd, "2M", 2));
+	/* Again, wherever in the file that is. */
+	ASSERT_EQ(2, write(fd, "3M", 2));
+	ASSERT_STREQ("main 3145728\n", now_in("tenants/b/max"));
+	close(fd);
+	fs_end();
+}
+
+/* ---- poll ----------------------------------------------------------------- */
+
+static int pri(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLPRI };
+	int n = poll(&p, 1, ms);
+
+	return n < 0 ? -errno : p.revents;
+}
+
+static int meet_the_limit(SELF, int unused)
+{
+	uint64_t pages[16], more;
+	int fd = client(self, "b");
+
+	MUST(alloc(fd, 16, 0, pages, NULL) == 0);
+	/* Whoever polls is asleep by then, or is told at once. */
+	usleep(50000);
+	MUST(alloc(fd, 1, 0, &more, NULL) == -EDQUOT);
+	return 0;
+}
+
+TEST_F(broker, poll_ends_with_an_event)
+{
+	pid_t pid;
+	int fd;
+
+	MOUNT(self);
+	fd = open(in("tenants/b/events"), O_RDONLY);
+	ASSERT_GE(fd, 0);
+	ASSERT_STREQ("main max=0 reclaim=0 revoke=0\n", look(fd));
+	ASSERT_EQ(0, pri(fd, 0));
+	pid = child_start(meet_the_limit, self, 0);
+	ASSERT_EQ(POLLPRI | POLLERR, pri(fd, 60000));
+	ASSERT_EQ(0, child_end(pid));
+	ASSERT_EQ(POLLPRI | POLLERR, pri(fd, 0));
+	ASSERT_STREQ("main max=1 reclaim=0 revoke=0\n", look(fd));
+	ASSERT_EQ(0, pri(fd, 0));
+	close(fd);
+	fs_end();
+}
+
+static int remove_it(SELF, int unused)
+{
+	usleep(50000);
+	MUST(!rmdir(in("tenants/b")));
+	return 0;
+}
+
+TEST_F(broker, poll_ends_with_the_tenant)
+{
+	pid_t pid;
+	int fd;
+
+	MOUNT(self);
+	fd = open(in("tenants/b/events"), O_RDONLY);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ('m', *look(fd));
+	pid = child_start(remove_it, self, 0);
+	ASSERT_EQ(POLLPRI | POLLERR, pri(fd, 60000));
+	ASSERT_EQ(0, child_end(pid));
+	ASSERT_EQ(-ENODEV, atoi(look(fd)));
+	close(fd);
+	fs_end();
+}
+
+/* ---- a list that changes while it is read --------------------------------- */
+
+#define CLIENTS 200
+
+static void count(unsigned int *seen, const struct dirent *e)
+{
+	unsigned int id = strtoul(e->d_name, NULL, 10);
+
+	if (e->d_name[0] == '.')
+		return;
+	ASSERT_LT(id, 4096);
+	seen[id]++;
+}
+
+/* Those who stay are there, once; of the others none is there twice. */
+TEST_F(broker, clients_come_and_go_meanwhile)
+{
+	static unsigned int seen[4096], was[4096];
+	int fd[2 * CLIENTS], i, nr = 0;
+	const struct dirent *e;
+	DIR *d;
+
+	MOUNT(self);
+	for (i = 0; i < CLIENTS; i++)
+		fd[i] = client(self, "a");
+	d = opendir(in("clients"));
+	ASSERT_TRUE(d != NULL);
+	while ((e = readdir(d)))
+		count(was, e);
+	closedir(d);
+	for (i = 0; i < 4096; i++) {
+		ASSERT_LE(was[i], 1);
+		nr += was[i];
+	}
+	ASSERT_EQ(CLIENTS, nr);
+	d = opendir(in("clients"));
+	ASSERT_TRUE(d != NULL);
+	for (i = 0; i < 10 && (e = readdir(d)); i++)
+		count(seen, e);
+	for (i = 0; i < CLIENTS; i += 2) {
+		close(fd[i]);
+		fd[CLIENTS + i] = client(self, "a");
+	}
+	while ((e = readdir(d)))
+		count(seen, e);
+	closedir(d);
+	memset(was, 0, sizeof(was));
+	for (i = 1; i < CLIENTS; i += 2) {
+		struct kvcache_query q = { .size = sizeof(q) };
+
+		ASSERT_EQ(0, call(fd[i], KVCACHE_NR_QUERY, &q));
+		ASSERT_LT(q.out_client, 4096);
+		ASSERT_EQ(1, seen[q.out_client]);
+	}
+	for (i = 0; i < 4096; i++)
+		ASSERT_LE(seen[i], 1);
+	fs_end();
+}
+
+TEST_HARNESS_MAIN

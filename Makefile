@@ -67,6 +67,7 @@ LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
 ldlibs-kvcache-broker := $(LDLIBS_LIB)
 ldlibs-kvcachectl := -ljansson $(LDLIBS_LIB)
 ldlibs-kvcachefs := -lfuse3 $(LDLIBS_LIB)
+ldlibs-kvcachetop := -lncurses $(LDLIBS_LIB)
 
 # What the compiler must find, and the package that has it.
 headers-lib := nettle/sha2.h:nettle-dev
@@ -74,6 +75,7 @@ headers-tools := $(headers-lib) oneapi/dnnl/dnnl.h:libdnnl-dev \
 	pcre2.h:libpcre2-dev jansson.h:libjansson-dev
 # Without these the one tool is left out.
 headers-kvcachefs := fuse3/fuse_opt.h:libfuse3-dev
+headers-kvcachetop := ncurses.h:libncurses-dev
 
 # The ledger is kernel code: shims stand in for the kernel's headers.
 flags-kmod/% := -Ilib/shim

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sample.h - what there is at one moment, read from a device or a broker.
+ */
+#ifndef TOP_SAMPLE_H
+#define TOP_SAMPLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvcache/kvcache.h>
+
+/**
+ * struct sample - one moment
+ * @at: when it was read, in seconds of a monotonic clock
+ * @backend: "device" or "broker"
+ * @seq: the ledger's sequence number of the first reply
+ * @last: of the last; the same if all of it is of one moment
+ * @npools: pools
+ * @pool: the pools
+ * @tenant: [@ntenants] tenants, once for each pool
+ * @client: [@nclients] clients, once for each pool in which they have something
+ * @cpool: [@nclients] in which pool
+ */
+struct sample {
+	double at;
+	char backend[16];
+	uint64_t seq;
+	uint64_t last;
+	unsigned int npools;
+	struct kvcache_pool_info pool[KVCACHE_MAX_POOLS];
+	struct kvcache_tenant_info *tenant;
+	size_t ntenants;
+	struct kvcache_client_info *client;
+	uint32_t *cpool;
+	size_t nclients;
+};
+
+/**
+ * struct source - where samples come from
+ * @where: device or socket; NULL for what the library finds
+ * @as: tenant to attach to where that is needed, or NULL
+ * @kvc: once it is open
+ * @why: why the last call failed
+ */
+struct source {
+	const char *where;
+	const char *as;
+	struct kvc *kvc;
+	char why[256];
+};
+
+/*
+ * Opens what is not open, so that a broker that comes back is found again. 0, or
+ * -errno, and @why has a sentence; then @s is what it was.
+ */
+int sample_read(struct source *src, struct sample *s);
+void sample_free(struct sample *s);
+void source_close(struct source *src);
+
+/* A pool, or NULL. */
+const struct kvcache_pool_info *sample_pool(const struct sample *s,
+					    uint32_t id);
+
+/**
+ * struct change - a limit to be set
+ * @tenant: its number
+ * @pool: of which pool
+ * @which: 'm' min, 'l' low, 'M' max
+ * @pages: the limit
+ */
+struct change {
+	uint32_t tenant;
+	uint32_t pool;
+	char which;
+	uint64_t pages;
+};
+
+/* 0, or -errno, and @why has a sentence. */
+int source_set(struct source *src, const struct change *ch);
+
+#endif /* TOP_SAMPLE_H */

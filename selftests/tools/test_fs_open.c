@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/vfs.h>
 
 #include "broker/kit.h"
@@ -144,6 +145,43 @@ TEST_F(broker, open_file_stays_as_it_was)
 	ASSERT_STREQ("main 1048576\n", look(fd));
 	ASSERT_STREQ("main 2097152\n", now_in("tenants/b/max"));
 	close(fd);
+	fs_end();
+}
+
+/* sendfile(2), into @text. */
+static ssize_t sent(int fd, char *text, size_t len)
+{
+	int p[2];
+	ssize_t n;
+
+	if (pipe(p))
+		return -errno;
+	n = sendfile(p[1], fd, NULL, len);
+	if (n > 0)
+		n = read(p[0], text, len);
+	close(p[0]);
+	close(p[1]);
+	return n;
+}
+
+/* It goes through the page cache, which is not for this. */
+TEST_F(broker, sendfile_is_the_same_look)
+{
+	char text[64] = "";
+	int old, new;
+
+	MOUNT(self);
+	old = open(in("tenants/b/max"), O_RDONLY);
+	ASSERT_EQ(0, write_to("tenants/b/max", "2M"));
+	new = open(in("tenants/b/max"), O_RDONLY);
+	ASSERT_TRUE(old >= 0 && new >= 0);
+	ASSERT_EQ(13, sent(new, text, 64));
+	ASSERT_STREQ("main 2097152\n", text);
+	ASSERT_EQ(0, sent(new, text, 64));
+	ASSERT_EQ(13, sent(old, text, 64));
+	ASSERT_STREQ("main 1048576\n", text);
+	close(old);
+	close(new);
 	fs_end();
 }
 

@@ -58,6 +58,7 @@ struct fs_node {
  * @query: its pools, as of the beginning of the request
  * @hint: [hash of a name] number that a tenant of that name had
  * @polled: open files that somebody waits for
+ * @lookups: of files; counts on in their numbers
  */
 struct fs {
 	const char *device;
@@ -72,6 +73,7 @@ struct fs {
 	struct kvcache_query query;
 	uint32_t hint[FS_HINTS];
 	struct fs_open *polled;
+	uint32_t lookups;
 };
 
 /**
@@ -116,7 +118,15 @@ const struct kvcache_pool_info *fs_pool(const struct fs *fs, uint32_t id);
 
 /* ---- node.c ----------------------------------------------------------- */
 
+/* What stat(2) tells. */
 fuse_ino_t node_ino(const struct fs_node *n);
+/*
+ * What the kernel is to call it, this time. Of each file whose name is looked up
+ * it has another inode, with a page cache of its own: sendfile(2) fills one even
+ * where that is not wanted, and two who open a file see different contents.
+ */
+fuse_ino_t node_fresh(struct fs *fs, const struct fs_node *n);
+/* Of either. */
 struct fs_node node_of(fuse_ino_t ino);
 /* Names of the files of a folder, and how many. */
 const char *node_file(enum fs_kind kind, unsigned int file);

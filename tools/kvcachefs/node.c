@@ -3,11 +3,22 @@
  * node.c - what there is: inode numbers, names, owners and modes.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fs.h"
 
-#define TAG_MASK 0xffffff
+/* Bits of an inode number, from the highest: kind, file, count, tag, number. */
+#define KIND_SHIFT	60
+#define FILE_SHIFT	56
+#define COUNT_SHIFT	40
+#define TAG_SHIFT	24
+#define COUNT_MASK	0xffff
+#define TAG_MASK	0xffff
+#define ID_MASK		0xffffff
+
+/* As files in sysfs have it: a page, of which less is there. */
+#define ROUND		4096
 
 static const char *const pool_files[] = {
 	"page_size", "size", "free", "private", "shared", "cached", "retiring",
@@ -38,8 +49,17 @@ fuse_ino_t node_ino(const struct fs_node *n)
 {
 	if (n->kind == FS_ROOT)
 		return FUSE_ROOT_ID;
-	return (uint64_t)n->kind << 60 | (uint64_t)n->file << 56 |
-	       (uint64_t)(n->tag & TAG_MASK) << 32 | n->id;
+	return (uint64_t)n->kind << KIND_SHIFT |
+	       (uint64_t)n->file << FILE_SHIFT |
+	       (uint64_t)(n->tag & TAG_MASK) << TAG_SHIFT | (n->id & ID_MASK);
+}
+
+fuse_ino_t node_fresh(struct fs *fs, const struct fs_node *n)
+{
+	if (!n->file)
+		return node_ino(n);
+	return node_ino(n) |
+	       (uint64_t)(++fs->lookups & COUNT_MASK) << COUNT_SHIFT;
 }
 
 struct fs_node node_of(fuse_ino_t ino)
@@ -47,10 +67,10 @@ struct fs_node node_of(fuse_ino_t ino)
 	if (ino == FUSE_ROOT_ID)
 		return (struct fs_node){ .kind = FS_ROOT };
 	return (struct fs_node){
-		.kind = ino >> 60,
-		.file = ino >> 56 & 15,
-		.tag = ino >> 32 & TAG_MASK,
-		.id = ino,
+		.kind = ino >> KIND_SHIFT,
+		.file = ino >> FILE_SHIFT & 15,
+		.tag = ino >> TAG_SHIFT & TAG_MASK,
+		.id = ino & ID_MASK,
 	};
 }
 
@@ -60,7 +80,7 @@ static uint32_t tag_of(const char *name)
 
 	for (; *name; name++)
 		h = (h ^ (unsigned char)*name) * 16777619;
-	return (h ^ h >> 24) & TAG_MASK;
+	return (h ^ h >> 16) & TAG_MASK;
 }
 
 struct fs_node node_pool(const struct kvcache_pool_info *p)
@@ -217,6 +237,24 @@ static void stat_tenant(const struct fs *fs, const struct fs_node *n,
 		st->st_mode |= 0200;
 }
 
+/*
+ * Who asks for the size may read no further, sendfile(2) for one. The one file
+ * that can be long is looked through for it.
+ */
+static off_t size_of(struct fs *fs, const struct fs_node *n)
+{
+	size_t len = 0;
+	char *text;
+
+	if (!n->file)
+		return 0;
+	if (n->kind == FS_TENANT &&
+	    !strcmp(tenant_files[n->file - 1], "pages") &&
+	    !text_make(fs, n, &text, &len))
+		free(text);
+	return len > ROUND ? (len + ROUND - 1) / ROUND * ROUND : ROUND;
+}
+
 int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 {
 	const struct kvcache_pool_info *p = fs->query.out_pools;
@@ -241,6 +279,7 @@ int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 	switch (n->kind) {
 	case FS_POOL:
 		p = fs_pool(fs, n->id);
+		st->st_size = size_of(fs, n);
 		return !p || tag_of(p->name) != n->tag ? -ENOENT : 0;
 	case FS_TENANTS:
 		if (fs->admin)
@@ -261,7 +300,9 @@ int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 	default:
 		return 0;
 	}
-	if (!err)
-		stat_tenant(fs, n, &t, st);
-	return err;
+	if (err || st == &unused)
+		return err;
+	stat_tenant(fs, n, &t, st);
+	st->st_size = size_of(fs, n);
+	return 0;
 }

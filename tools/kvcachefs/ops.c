@@ -24,7 +24,7 @@ static void answer(fuse_req_t req, int err)
 
 static void reply_entry(fuse_req_t req, const struct fs_node *n, int err)
 {
-	struct fuse_entry_param e = { .ino = node_ino(n) };
+	struct fuse_entry_param e = { .ino = node_fresh(fs_of(req), n) };
 
 	if (!err)
 		err = node_stat(fs_of(req), n, &e.attr);

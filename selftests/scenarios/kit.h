@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <time.h>
 
+#include <kvcache/broker.h>
+
 #include "harness.h"
 #include "sys.h"
 
@@ -28,13 +30,15 @@
  * struct place - a backend with one pool
  * @path: of its device or socket
  * @dir: of the socket, "" if it is not ours
+ * @log: what the broker says
  * @broker: its process, or 0
  * @admin: an open that is attached to nothing
  * @pool: the pool
  */
 struct place {
-	char path[128];
+	char path[100];
 	char dir[64];
+	char log[128];
 	pid_t broker;
 	struct kvc_sys *admin;
 	uint32_t pool;
@@ -84,6 +88,35 @@ static inline uint32_t amount(const char *name, uint32_t by_default)
 	return s && *s ? strtoul(s, NULL, 0) : by_default;
 }
 
+/* ---- a broker's socket, by hand ------------------------------------------- */
+
+static inline int raw_connect(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, connect(fd, (struct sockaddr *)&a, sizeof(a)));
+	return fd;
+}
+
+/* The result of one command; descriptors that come are not taken. */
+static inline int raw_call(int fd, uint32_t nr, const void *arg)
+{
+	struct kvcb_head head = { .magic = KVCB_MAGIC, .nr = nr };
+	struct iovec iov[2] = {
+		{ &head, sizeof(head) }, { (void *)arg, *(const uint32_t *)arg },
+	};
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	ASSERT_LT(0, sendmsg(fd, &m, MSG_NOSIGNAL));
+	do {
+		ASSERT_LE(sizeof(head), recv(fd, &head, sizeof(head), 0));
+	} while (head.nr == KVCB_NR_PAGES);
+	return head.rc;
+}
+
 /* ---- the backend --------------------------------------------------------- */
 
 static inline int sys_open(const char *path, struct kvc_sys **out)
@@ -116,10 +149,13 @@ static inline void start_broker(struct place *p)
 	strcpy(p->dir, "/tmp/kvcache-XXXXXX");
 	ASSERT_TRUE(mkdtemp(p->dir) != NULL);
 	snprintf(p->path, sizeof(p->path), "%s/broker", p->dir);
+	snprintf(p->log, sizeof(p->log), "%s/log", p->dir);
 	p->broker = fork();
 	ASSERT_GE(p->broker, 0);
 	if (!p->broker) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (!freopen(p->log, "w", stderr))
+			_exit(127);
 		execl(program, "kvcache-broker", "--socket", p->path, NULL);
 		_exit(127);
 	}
@@ -195,6 +231,38 @@ static inline bool all_free(struct place *p)
 	return false;
 }
 
+static inline bool broker_said(const struct place *p, const char *what)
+{
+	char line[256];
+	FILE *f = fopen(p->log, "r");
+	bool said = false;
+
+	while (f && !said && fgets(line, sizeof(line), f))
+		said = strstr(line, what);
+	if (f)
+		fclose(f);
+	return said;
+}
+
+/* It finds its books right, and ends as it should. */
+static inline void broker_end(struct place *p)
+{
+	int status;
+
+	ASSERT_EQ(0, kill(p->broker, SIGUSR1));
+	for (int k = 0; k < 2000 && !broker_said(p, "ledger: "); k++)
+		usleep(5000);
+	EXPECT_TRUE(broker_said(p, "ledger: ok"));
+	kill(p->broker, SIGTERM);
+	ASSERT_EQ(p->broker, waitpid(p->broker, &status, 0));
+	EXPECT_TRUE(WIFEXITED(status) && !WEXITSTATUS(status));
+	unlink(p->log);
+	unlink(p->path);
+	strcat(p->path, ".lock");
+	unlink(p->path);
+	EXPECT_EQ(0, rmdir(p->dir));
+}
+
 /* All tenants, cached pages and the pool go. */
 static inline void place_end(struct place *p)
 {
@@ -218,13 +286,8 @@ static inline void place_end(struct place *p)
 	EXPECT_TRUE(all_free(p));
 	EXPECT_EQ(0, pool_set(p, KVCACHE_POOL_REMOVE, 0, 0));
 	p->admin->ops->close(p->admin);
-	if (!p->broker)
-		return;
-	kill(p->broker, SIGTERM);
-	ASSERT_EQ(p->broker, waitpid(p->broker, &rc, 0));
-	EXPECT_TRUE(WIFEXITED(rc) && !WEXITSTATUS(rc));
-	unlink(p->path);
-	rmdir(p->dir);
+	if (p->broker)
+		broker_end(p);
 }
 
 /* ---- tenants ------------------------------------------------------------- */

@@ -16,6 +16,7 @@ static const char secret[32] = "a secret of thirty-two bytes....";
 struct isolation {
 	struct place p;
 	uint32_t a_id, b_id;
+	uid_t b_uid;
 	struct kvc_sys *a, *b;
 	uint64_t page[MINE];
 };
@@ -47,6 +48,36 @@ static char first_byte(const char *at)
 	return sigsetjmp(back, 1) ? 0 : *(volatile const char *)at;
 }
 
+/* For whoever connects now; back again with 0. */
+static void become(uid_t uid)
+{
+	if (!getuid())
+		ASSERT_EQ(0, seteuid(uid));
+}
+
+/*
+ * B is another user, if we can be one: a broker's listings go by who connected.
+ * The module's are looked at by selftests/dev/test_privilege.
+ */
+static struct kvc_sys *somebody(struct isolation *x)
+{
+	struct kvcache_tenant_set set = {
+		.size = sizeof(set), .tenant = x->b_id, .uid = 65534,
+		.gid = 65534, .mode = 0400, .set = KVCACHE_SET_OWNER,
+	};
+	struct kvc_sys *s;
+
+	if (geteuid() || !x->p.broker)
+		return client(&x->p, "b");
+	x->b_uid = set.uid;
+	ASSERT_EQ(0, chmod(x->p.dir, 0755));
+	ASSERT_EQ(0, sys_call(x->p.admin, KVCACHE_NR_TENANT_SET, &set));
+	become(x->b_uid);
+	s = client(&x->p, "b");
+	become(0);
+	return s;
+}
+
 static void begin(struct isolation *x)
 {
 	memset(x, 0, sizeof(*x));
@@ -56,7 +87,7 @@ static void begin(struct isolation *x)
 	x->a_id = tenant(&x->p, "a", 0, NO_LIMIT);
 	x->b_id = tenant(&x->p, "b", 0, NO_LIMIT);
 	x->a = client(&x->p, "a");
-	x->b = client(&x->p, "b");
+	x->b = somebody(x);
 	ASSERT_TRUE(x->a && x->b);
 	ASSERT_EQ(0, get(x->a, x->p.pool, MINE, 0, x->page));
 	for (uint32_t k = 0; k < MINE; k++) {
@@ -117,6 +148,35 @@ static void by_handle(struct isolation *x)
 	}
 }
 
+/*
+ * The broker's own command for descriptors, by hand: a client of B's that the
+ * library knows nothing of.
+ */
+static void by_descriptor(struct isolation *x)
+{
+	struct kvcache_attach attach = {
+		.size = sizeof(attach), .by = KVCACHE_ATTACH_NAME, .name = "b",
+	};
+	int fd;
+
+	if (!x->p.broker)
+		return;
+	become(x->b_uid);
+	fd = raw_connect(x->p.path);
+	become(0);
+	ASSERT_EQ(0, raw_call(fd, KVCACHE_NR_ATTACH, &attach));
+	for (uint32_t k = 0; k < MINE; k++) {
+		struct kvcb_map map = {
+			.size = sizeof(map), .pool = x->p.pool, .nr = 1,
+			.pages[0] = x->page[k],
+		};
+		int rc = raw_call(fd, KVCB_NR_MAP, &map);
+
+		EXPECT_TRUE(rc == -EPERM || rc == -ESTALE);
+	}
+	close(fd);
+}
+
 static void by_lookup(struct isolation *x)
 {
 	uint64_t pages[MINE];
@@ -131,7 +191,7 @@ static void by_listing(struct isolation *x)
 {
 	struct kvcache_page_get g = { .size = sizeof(g), .pool = x->p.pool };
 
-	if (!geteuid())
+	if (!x->b_uid)
 		return;		/* root sees all of them, by right */
 	ASSERT_EQ(0, sys_call(x->b, KVCACHE_NR_PAGE_GET, &g));
 	for (uint32_t k = 0; k < g.out_nr; k++)
@@ -163,6 +223,7 @@ static void by_new_pages(struct isolation *x)
 	do {								\
 		by_window(x);						\
 		by_handle(x);						\
+		by_descriptor(x);					\
 		by_lookup(x);						\
 		by_listing(x);						\
 		by_new_pages(x);					\
@@ -244,6 +305,35 @@ TEST(volatile_and_taken)
 		ASSERT_EQ(0, sys_call(x.a, KVCACHE_NR_ADVISE, &adv));
 	}
 	ROUTES(&x);
+	end(&x);
+}
+
+/* Who was let in once keeps what it mapped, and sees nothing new there. */
+TEST(after_a_grant_that_was_taken_back)
+{
+	struct isolation x;
+	uint64_t pages[NR];
+	uint32_t nr = 0;
+	char *old;
+
+	begin(&x);
+	publish_all(&x);
+	ASSERT_EQ(0, grant(&x.p, x.a_id, x.b_id, KVCACHE_GRANT_LOOKUP, NR));
+	ASSERT_EQ(1, find(x.b, x.p.pool, KEY, 1, 0, pages));
+	old = page_at(x.b, x.p.pool, pages[0], 0);
+	ASSERT_EQ(0, memcmp(old, secret, sizeof(secret)));
+	ASSERT_EQ(0, put(x.b, x.p.pool, pages, 1));
+	ASSERT_EQ(0, grant(&x.p, x.a_id, x.b_id, 0, 0));
+	ASSERT_EQ(0, put(x.a, x.p.pool, x.page, MINE));
+	/* The page is another one of A's now, with something else in it. */
+	while (nr < NR && !get(x.a, x.p.pool, 1, 0, &pages[nr])) {
+		memset(page_at(x.a, x.p.pool, pages[nr], 1), 's', PAGE);
+		nr++;
+	}
+	ASSERT_EQ(NR, nr);
+	EXPECT_NE('s', first_byte(old));
+	EXPECT_FALSE(seen(old));
+	ASSERT_EQ(0, put(x.a, x.p.pool, pages, nr));
 	end(&x);
 }
 

@@ -26,13 +26,14 @@ static void be_b(const struct place *p, struct flood *f, bool gives)
 	struct kvc_sys *s = client(p, "b");
 	struct kvcache_event ev;
 	uint64_t held[NR], page;
-	uint32_t nr = 0, key = 0;
+	uint32_t nr = 0, key = 0, last;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!s || s->ops->events(s, &ev, 1, 0) < 0)
 		_exit(1);
-	while (!__atomic_load_n(&f->stop, __ATOMIC_ACQUIRE)) {
-		if (nr < NR && !get(s, p->pool, 1, 0, &page)) {
+	do {
+		last = __atomic_load_n(&f->stop, __ATOMIC_ACQUIRE);
+		if (!last && nr < NR && !get(s, p->pool, 1, 0, &page)) {
 			if (key++ % 2 && !publish(s, p->pool, &page, key, 0))
 				put(s, p->pool, &page, 1);
 			else
@@ -48,7 +49,7 @@ static void be_b(const struct place *p, struct flood *f, bool gives)
 		__atomic_store_n(&f->pages, nr, __ATOMIC_RELAXED);
 		f->rounds++;
 		usleep(100);
-	}
+	} while (!last);
 	s->ops->close(s);
 	_exit(0);
 }
@@ -101,7 +102,7 @@ static void end(struct fight *x)
 TEST(a_min_is_there_whenever_it_is_asked_for)
 {
 	struct fight x = { 0 };
-	uint64_t held[NR];
+	uint64_t held[NR], t, longest = 0;
 	struct kvc_sys *s;
 
 	begin(&x, true);
@@ -110,10 +111,16 @@ TEST(a_min_is_there_whenever_it_is_asked_for)
 	for (uint32_t k = 0; k < 200; k++) {
 		uint32_t nr = 1 + k % MIN;
 
+		t = now_ns();
 		ASSERT_EQ(0, get(s, x.p.pool, nr, 0, held));
+		t = now_ns() - t;
+		longest = t > longest ? t : longest;
 		ASSERT_EQ(0, put(s, x.p.pool, held, nr));
 		ASSERT_LE(taken_by_b(&x), NR - MIN);
 	}
+	printf("# figure a min, asked for 200 times beside a flood: %.1f ms at the longest\n",
+	       longest / 1e6);
+	EXPECT_LT(longest, 5 * SECOND);
 	/* The rest is B's, and it is not A's for the asking. */
 	ASSERT_EQ(0, get(s, x.p.pool, MIN, 0, held));
 	ASSERT_EQ(-ENOSPC, get(s, x.p.pool, 1, 0, held + MIN));
@@ -122,9 +129,10 @@ TEST(a_min_is_there_whenever_it_is_asked_for)
 	end(&x);
 }
 
-/* A gets 8 pages more, by a max of B that has to be kept within a second. */
+/* A gets 8 pages more, by a max of B that has to be kept in time. */
 static void grow(struct fight *x, bool gives)
 {
+	uint64_t time = gives ? 60 * SECOND : SECOND;
 	uint64_t held[NR], deadline, got;
 	struct kvc_sys *s;
 
@@ -132,20 +140,22 @@ static void grow(struct fight *x, bool gives)
 	s = client(&x->p, "a");
 	ASSERT_TRUE(s != NULL);
 	ASSERT_EQ(0, get(s, x->p.pool, MIN, 0, held));
-	deadline = now_ns() + SECOND;
+	deadline = now_ns() + time;
 	ASSERT_EQ(0, limits(&x->p, x->b, 0, 0, NR - MIN - 8, deadline));
 	ASSERT_EQ(0, get(s, x->p.pool, 8, deadline + 30 * SECOND, held + MIN));
 	got = now_ns();
 	ASSERT_LE(tenant_info(&x->p, x->b).cur, NR - MIN - 8);
 	if (gives)
-		EXPECT_EQ(0, x->flood->revoked);
+		EXPECT_LT(got, deadline);
 	else
 		EXPECT_GE(got, deadline);
 	s->ops->close(s);
-	for (int k = 0; !gives && !x->flood->revoked && k < 1000; k++)
-		usleep(5000);
-	EXPECT_EQ(!gives, x->flood->revoked >= 8);
+	/* B has read all of its events when it is gone. */
 	end(x);
+	if (gives)
+		EXPECT_EQ(0, x->flood->revoked);
+	else
+		EXPECT_LE(8, x->flood->revoked);
 }
 
 TEST(who_is_asked_gives_back_in_time)

@@ -272,7 +272,7 @@ TEST_F(top, every_size)
 	int rows, cols;
 
 	for (int i = 0; i < 100; i++) {
-		char name[16];
+		char name[32];
 
 		snprintf(name, sizeof(name), "more-%d", i);
 		tenant(&self->now, 100 + i, name, i, 0, 2 * i + 1);

@@ -27,10 +27,11 @@ run()
 		exit
 }
 
-# with_refs ARGUMENT...: and with what kvcache-run needs for the small models, and
-# kvcachectl.
+# with_refs ARGUMENT...: and with what kvcache-run needs for the small models,
+# kvcachectl, and kvcachetop if that could be built.
 with_refs()
 {
+	[ ! -x "$build/kvcachetop" ] || set -- -f "$build/kvcachetop" "$@"
 	run -f "$build/kvcache-run" -f "$build/kvcachectl" -f "$tests/tokens" \
 		-f "$tree/selftests/tools/ctl_kit.sh" \
 		-f "$tree/selftests/data/refs" "$@"
@@ -54,8 +55,23 @@ scenarios()
 {
 	with_refs -n scenarios -f "$build/kvcachectl" -f "$build/kvcache-replay" \
 		-f "$tree/selftests/data/traces/mooncake_synthetic.jsonl" \
-		-f "$tree/selftests/scenarios/kit.sh" -e KVCACHE_MODEL= \
+		-f "$tree/selftests/scenarios/kit.sh" \
+		-f "$tree/selftests/broker/broker.sh" -e KVCACHE_MODEL= \
 		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 scenarios
+}
+
+# What is mounted, on the module.
+mounted()
+{
+	if [ ! -x "$build/kvcachefs" ]; then
+		echo "# SKIP tools/test_fs.sh: no kvcachefs: needs libfuse3-dev" >&2
+		return
+	fi
+	with_refs -n fs -f "$build/kvcachefs" -f "$(command -v setpriv)" \
+		-f "$tree/selftests/scenarios/kit.sh" \
+		-f "$tree/selftests/broker/broker.sh" -e KVCACHE_MODEL= \
+		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 \
+		"$tree/selftests/tools/test_fs.sh"
 }
 
 case $1 in
@@ -78,6 +94,7 @@ check)
 		"$unit"batch "$unit"revoke "$unit"predict "$unit"dedup \
 		"$unit"limits
 	scenarios
+	mounted
 	with_model 6.12 "$tree/selftests/dev/test_run.sh"
 	;;
 stress)

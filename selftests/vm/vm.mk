@@ -74,7 +74,9 @@ scenario-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 
 # All that machines need.
 vm-programs: dev-tests $(device-tests) $(scenario-tests) $(O)/kvcache-run \
-	$(O)/kvcache-bench $(O)/kvcache-replay $(O)/kvcachectl $(O)/selftests/dev/tokens $(O)/languages.tar \
+	$(filter %/kvcachefs,$(tools)) \
+	$(O)/kvcache-bench $(O)/kvcache-replay $(O)/kvcachectl \
+	$(filter $(O)/kvcachetop,$(tools)) $(O)/selftests/dev/tokens $(O)/languages.tar \
 	$(vm-kernels:%=module-%)
 
 check-vm:

@@ -118,7 +118,7 @@ static void help_all(void)
 	for (cmd = ctl_commands; cmd->group; cmd++) {
 		snprintf(left, sizeof(left), "%s%s%s", command_name(cmd),
 			 *cmd->args ? " " : "", cmd->args);
-		printf("  %-24s %s\n", left, cmd->help);
+		printf("  %-26s %s\n", left, cmd->help);
 	}
 	printf("\n");
 	help_options(OPTS_COMMON | OPT(VERSION));

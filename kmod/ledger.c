@@ -139,10 +139,19 @@ static u32 kvl_revoke_above(struct kvl *l, struct kvl_pool *p,
 		kvl_revoke(l, p, i);
 		done++;
 	}
-	if (!kvl_above_max(a) || !i) {
-		a->revoke_at = KVCACHE_TIME_NEVER;
-		l->nr_revoke--;
-	}
+	if (!kvl_above_max(a) || !i)
+		kvl_set_due(l, a, a->fitting, KVCACHE_TIME_NEVER);
+	return done;
+}
+
+/* What a lowered max has yet to bring about. */
+static u32 kvl_tick_account(struct kvl *l, struct kvl_pool *p,
+			    struct kvl_account *a, u32 budget)
+{
+	u32 done = a->fitting ? kvl_fit(l, p, a, budget) : 0;
+
+	if (a->revoke_at <= l->now)
+		done += kvl_revoke_above(l, p, a, budget - done);
 	return done;
 }
 
@@ -154,11 +163,12 @@ static u32 kvl_tick_pool(struct kvl *l, struct kvl_pool *p, u64 now, u32 budget)
 	kvl_advance(l, p, now);
 	for (; left && p->order[KVL_EXPIRED].first; left--)
 		kvl_take(l, p, p->order[KVL_EXPIRED].first);
-	if (left && l->nr_revoke)
-		list_for_each_entry(t, &l->tenants, link)
-			if (p->acct[t->id].revoke_at <= l->now)
-				left -= kvl_revoke_above(l, p, &p->acct[t->id],
-							 left);
+	if (left && l->nr_due)
+		list_for_each_entry(t, &l->tenants, link) {
+			left -= kvl_tick_account(l, p, &p->acct[t->id], left);
+			if (!left)
+				break;
+		}
 	kvl_pump(l, p);
 	return budget - left;
 }
@@ -185,6 +195,7 @@ bool kvl_revoked(struct kvl *l)
 u64 kvl_next_tick(const struct kvl *l)
 {
 	u64 next = KVCACHE_TIME_NEVER;
+	const struct kvl_account *a;
 	struct kvl_tenant *t;
 	u32 k;
 
@@ -192,11 +203,12 @@ u64 kvl_next_tick(const struct kvl *l)
 		if (!l->pool[k])
 			continue;
 		next = min_t(u64, next, kvl_clock_next(l->pool[k]));
-		if (!l->nr_revoke)
+		if (!l->nr_due)
 			continue;
-		list_for_each_entry(t, &l->tenants, link)
-			next = min_t(u64, next,
-				     l->pool[k]->acct[t->id].revoke_at);
+		list_for_each_entry(t, &l->tenants, link) {
+			a = &l->pool[k]->acct[t->id];
+			next = min_t(u64, next, a->fitting ? 0 : a->revoke_at);
+		}
 	}
 	return next;
 }

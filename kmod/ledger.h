@@ -190,9 +190,10 @@ void kvl_nodes_add(struct kvl *l, struct kvl_nodes *nodes);
  * @now: time
  * @budget: pages to give up or revoke at most
  *
- * Gives up expired pages, and revokes pages of tenants above a max whose
- * deadline has passed (PRIVATE and SHARED, highest index first).
- * Return: pages given up and revoked; @budget means that there may be more.
+ * Gives up expired pages, goes on with what kvl_tenant_fit() does, and revokes
+ * pages of tenants above a max whose deadline has passed (PRIVATE and SHARED,
+ * highest index first). Return: their number; @budget means that there may be
+ * more.
  */
 u32 kvl_tick(struct kvl *l, u64 now, u32 budget);
 
@@ -305,10 +306,13 @@ int kvl_tenant_create(struct kvl *l, struct kvl_tenant *t,
  * @now: time
  *
  * A max below cur takes back a slice of the tenant's takeable pages at once,
- * and kvl_tenant_fit() the others. If cur will still be above, the tenant gets
- * a KVCACHE_EV_SHRINK, pages that lose their last reference become FREE instead
- * of CACHED, and kvl_tick() revokes after the deadline. A new ttl counts for
- * pages cached from then on. The same change with the same revision again is 0.
+ * and kvl_tenant_fit() or kvl_tick() the others. As soon as it is known that
+ * cur will still be above (at once, or because pages came into use meanwhile),
+ * the tenant gets a KVCACHE_EV_SHRINK; pages that lose their last reference
+ * become FREE instead of CACHED, and kvl_tick() revokes after the deadline. One
+ * of KVCACHE_TIME_NEVER leaves that of a max that stays the same. A new ttl
+ * counts for pages cached from then on. The same change with the same revision
+ * again is 0.
  * Return: as above; -ESTALE, -EEXIST by revision.
  */
 int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now);
@@ -316,7 +320,8 @@ int kvl_tenant_set(struct kvl *l, struct kvcache_tenant_set *arg, u64 now);
 /*
  * Takes back up to @budget takeable pages of a tenant that is above its max. To
  * be called after kvl_tenant_set() until it returns less than @budget: how many
- * were. Meanwhile the tenant gets no page.
+ * were. Meanwhile the tenant gets no page. Who does not end it leaves the rest
+ * to kvl_tick().
  */
 int kvl_tenant_fit(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
 

@@ -334,19 +334,6 @@ static void kvl_wait_for_limit(struct kvl *l, struct kvl_pool *p,
 		kvl_finish(l, p, r, -EDQUOT);
 }
 
-/* Takes pages of an account that is over its max. */
-u32 kvl_fit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
-	    u32 budget)
-{
-	u32 done = 0;
-
-	while (done < budget && kvl_live(a) > a->max && kvl_take_own(l, p, a))
-		done++;
-	if (done < budget)
-		a->fitting = false;
-	return done;
-}
-
 /*
  * An account may be over its max: the max was lowered, pages it counted on were
  * taken into use, or turned out to be stuck. Its latest requests wait again.

@@ -179,7 +179,8 @@ struct kvl_page {
  * @asked: pages of requests in kvl_pool.queue
  * @cached: CACHED pages
  * @guard: KVL_LOW, _OPEN or _SAFE
- * @fitting: kvl_tenant_fit() is bringing it below its max: nothing for it yet
+ * @fitting: it is brought below its max, slice by slice: nothing for it yet
+ * @told: its clients were told of that max
  * @parked: takeable pages that are not in the pool's lists
  * @heap_pos: place in the heap of its @guard, or 0
  * @epoch: see kvl_page.epoch
@@ -207,6 +208,7 @@ struct kvl_account {
 	u64 peak;
 	u32 guard;
 	bool fitting;
+	bool told;
 	u32 parked;
 	u32 heap_pos;
 	u32 epoch;
@@ -423,7 +425,7 @@ struct kvl {
 	u32 tenant_clients;
 	u32 slice;
 	u32 nr_events;
-	u32 nr_revoke;			/* accounts with a revoke_at */
+	u32 nr_due;			/* accounts that kvl_tick() looks at */
 	bool revoked;			/* a page was, see kvl_revoked() */
 	u64 posted;			/* events */
 	u32 last_client;		/* so that numbers are reused late */
@@ -435,67 +437,7 @@ struct kvl {
 	struct kvl_nodes *chunks;
 };
 
-/* ---- lists of pages ----------------------------------------------------- */
-
-#define KVL_LIST_OPS(member)						\
-static inline void kvl_##member##_add_tail(struct kvl_page *page,	\
-					   struct kvl_list *l, u32 i)	\
-{									\
-	page[i].member.next = 0;					\
-	page[i].member.prev = l->last;					\
-	if (l->last)							\
-		page[l->last].member.next = i;				\
-	else								\
-		l->first = i;						\
-	l->last = i;							\
-}									\
-									\
-static inline void kvl_##member##_del(struct kvl_page *page,		\
-				      struct kvl_list *l, u32 i)	\
-{									\
-	struct kvl_link *n = &page[i].member;				\
-									\
-	if (n->prev)							\
-		page[n->prev].member.next = n->next;			\
-	else								\
-		l->first = n->next;					\
-	if (n->next)							\
-		page[n->next].member.prev = n->prev;			\
-	else								\
-		l->last = n->prev;					\
-}
-
-KVL_LIST_OPS(own)
-KVL_LIST_OPS(order)
-KVL_LIST_OPS(lru)
-
-static inline void kvl_order_add(struct kvl_page *page, struct kvl_list *l,
-				 u32 i)
-{
-	page[i].order.prev = 0;
-	page[i].order.next = l->first;
-	if (l->first)
-		page[l->first].order.prev = i;
-	else
-		l->last = i;
-	l->first = i;
-}
-
-static inline u32 kvl_map_first(const u64 *map)
-{
-	return map[0] ? __ffs64(map[0]) : map[1] ? 64 + __ffs64(map[1]) :
-	       KVL_NR_SLOTS;
-}
-
-static inline void kvl_map_set(u64 *map, u32 bit)
-{
-	map[bit / 64] |= 1ULL << (bit % 64);
-}
-
-static inline void kvl_map_clear(u64 *map, u32 bit)
-{
-	map[bit / 64] &= ~(1ULL << (bit % 64));
-}
+#include "ledger_list.h"
 
 /* ---- small things ------------------------------------------------------- */
 
@@ -512,6 +454,12 @@ static inline struct kvl_account *kvl_owner(const struct kvl_pool *p, u32 i)
 static inline bool kvl_above_max(const struct kvl_account *a)
 {
 	return a->cur - a->leaving > a->max;
+}
+
+/* kvl_tick() has, or will have, something to do for it. */
+static inline bool kvl_is_due(const struct kvl_account *a)
+{
+	return a->fitting || a->revoke_at != KVCACHE_TIME_NEVER;
 }
 
 /* Pages as the protection counts them. */
@@ -591,8 +539,6 @@ u64 kvl_used(const struct kvl_account *a);
 u64 kvl_could_have(const struct kvl_pool *p, const struct kvl_account *a);
 void kvl_pump(struct kvl *l, struct kvl_pool *p);
 void kvl_unback(struct kvl_pool *p);
-u32 kvl_fit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
-	    u32 budget);
 void kvl_keep_limit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 void kvl_fail_all(struct kvl *l, struct kvl_pool *p, int status);
 void kvl_limits_changed(struct kvl *l, struct kvl_pool *p);
@@ -643,6 +589,13 @@ bool kvl_take_own(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 bool kvl_take_any(struct kvl *l, struct kvl_pool *p, struct kvl_account *self);
 void kvl_advance(struct kvl *l, struct kvl_pool *p, u64 now);
 u64 kvl_clock_next(const struct kvl_pool *p);
+
+/* ---- ledger_tenant.c ---------------------------------------------------- */
+
+void kvl_set_due(struct kvl *l, struct kvl_account *a, bool fitting,
+		 u64 revoke_at);
+u32 kvl_fit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
+	    u32 budget);
 
 /* ---- changes of an account ---------------------------------------------- */
 

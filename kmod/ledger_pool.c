@@ -155,7 +155,7 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out)
 		INIT_LIST_HEAD(&cp->holds);
 	}
 	list_for_each_entry(t, &l->tenants, link)
-		l->nr_revoke -= p->acct[t->id].revoke_at != KVCACHE_TIME_NEVER;
+		l->nr_due -= kvl_is_due(&p->acct[t->id]);
 	kvl_shed_nodes(l, p);
 	l->last_gen[pool] = p->last_gen;
 	l->pool[pool] = NULL;

@@ -62,18 +62,68 @@ static int kvl_set_test(const struct kvl *l, const struct kvl_tenant *t,
 	return 0;
 }
 
-static void kvl_set_limits(struct kvl *l, struct kvl_pool *p,
-			   struct kvl_account *a,
-			   const struct kvcache_tenant_set *arg)
+/* ---- a max that is lowered ---------------------------------------------- */
+
+void kvl_set_due(struct kvl *l, struct kvl_account *a, bool fitting,
+		 u64 revoke_at)
+{
+	l->nr_due -= kvl_is_due(a);
+	a->fitting = fitting;
+	a->revoke_at = revoke_at;
+	l->nr_due += kvl_is_due(a);
+}
+
+/* What is held is above the max, whatever is taken: tell those who hold it. */
+static void kvl_ask_back(struct kvl *l, struct kvl_pool *p,
+			 struct kvl_account *a)
 {
 	struct kvcache_event ev = {
 		.type = KVCACHE_EV_SHRINK,
 		.pool = p->id,
 		.tenant = a->tenant,
-		.value = arg->max,
+		.value = a->max,
 	};
-	u64 revoke_at = KVCACHE_TIME_NEVER;
 
+	if (a->told || a->cur - a->leaving - a->takeable <= a->max)
+		return;
+	a->told = true;
+	kvl_post(l, a->tenant, &ev);
+}
+
+/*
+ * Takes pages of an account that is over its max. Only when no more can be
+ * taken it is known what remains: between two slices cached pages may have come
+ * into use.
+ */
+u32 kvl_fit(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
+	    u32 budget)
+{
+	u32 done = 0;
+
+	while (done < budget && kvl_live(a) > a->max && kvl_take_own(l, p, a))
+		done++;
+	if (!a->fitting)
+		return done;
+	kvl_ask_back(l, p, a);
+	if (kvl_live(a) > a->max && a->takeable)
+		return done;
+	kvl_set_due(l, a, false, kvl_above_max(a) ? a->revoke_at :
+			  KVCACHE_TIME_NEVER);
+	/* Its requests had no room so far. */
+	if (!list_empty(&a->queue))
+		list_move_tail(&a->ready, &p->ready);
+	return done;
+}
+
+static void kvl_set_limits(struct kvl *l, struct kvl_pool *p,
+			   struct kvl_account *a,
+			   const struct kvcache_tenant_set *arg)
+{
+	u64 revoke_at = arg->deadline_ns;
+
+	/* Only its min or low is another: what was said of the max counts. */
+	if (arg->max == a->max && revoke_at == KVCACHE_TIME_NEVER)
+		revoke_at = a->revoke_at;
 	p->sum_min += arg->min - a->min;
 	kvl_account_open(p, a);
 	a->min = arg->min;
@@ -81,15 +131,9 @@ static void kvl_set_limits(struct kvl *l, struct kvl_pool *p,
 	a->max = arg->max;
 	kvl_account_close(p, a);
 	kvl_limits_changed(l, p);
+	a->told = false;
+	kvl_set_due(l, a, true, revoke_at);
 	kvl_keep_limit(l, p, a);
-	a->fitting = kvl_live(a) > a->max && a->takeable;
-	if (a->cur - a->leaving - a->takeable > a->max) {
-		kvl_post(l, a->tenant, &ev);
-		revoke_at = arg->deadline_ns;
-	}
-	l->nr_revoke += (revoke_at != KVCACHE_TIME_NEVER) -
-			(a->revoke_at != KVCACHE_TIME_NEVER);
-	a->revoke_at = revoke_at;
 	kvl_pump(l, p);
 }
 
@@ -472,7 +516,7 @@ int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 		if (!p)
 			continue;
 		a = &p->acct[tenant];
-		l->nr_revoke -= a->revoke_at != KVCACHE_TIME_NEVER;
+		l->nr_due -= kvl_is_due(a);
 		p->sum_min -= a->min;
 		kvl_account_open(p, a);
 		a->min = 0;

@@ -52,6 +52,7 @@ static bool set_up(struct model *m, const struct model_config *cfg)
 		.tenant_clients = cfg->clients / (ORC_CLIENTS - 1) % ORC_CLIENTS,
 		.nr_events = 1U << cfg->events % 8,
 		.seed = cfg->spread,
+		.slice = cfg->slice % 2 ? 1 + cfg->slice / 2 % 4 : 0,
 	};
 	u32 pages = 1 + cfg->pages % (ORC_PAGES - 1);
 	u32 pages2 = cfg->pages2 % 8;

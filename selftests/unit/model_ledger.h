@@ -31,6 +31,7 @@ struct model_config {
 	uint8_t clients;
 	uint8_t events;
 	uint8_t kpp;		/* keys per page */
+	uint8_t slice;		/* pages that one call changes: few, or all */
 };
 
 /**

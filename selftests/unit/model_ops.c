@@ -369,8 +369,8 @@ static void (*const ops[])(struct model *m) = {
 	op_advise, op_advise, op_work, op_work, op_work, op_work, op_done,
 	op_done, op_done, op_tick, op_tick, op_cancel, op_cancel, op_check,
 	op_check, op_pin, op_unpin, op_unpin, op_access, model_create,
-	model_create, model_set, model_set, model_grant, model_flush,
-	model_remove, model_attach, model_attach, model_attach, model_kill,
+	model_create, model_set, model_set, model_fit, model_grant,
+	model_flush, model_remove, model_attach, model_attach, model_attach, model_kill,
 	model_reap, model_reap, model_resize, model_drain, model_trim,
 	model_members, model_second_pool, model_events, model_events, op_lazy,
 };

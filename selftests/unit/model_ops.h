@@ -33,6 +33,7 @@ void model_lookup(struct model *m);
 
 void model_create(struct model *m);
 void model_set(struct model *m);
+void model_fit(struct model *m);
 void model_grant(struct model *m);
 void model_flush(struct model *m);
 void model_remove(struct model *m);

@@ -100,6 +100,17 @@ void model_set(struct model *m)
 		model_fail(m, "the results of kvl_tenant_set() differ");
 }
 
+void model_fit(struct model *m)
+{
+	u32 t = model_tenant(m, m->op->tenant), pool = model_pool(m);
+	u32 budget = m->op->a % 4;
+
+	model_note(m, "fit: tenant %u, pool %u, budget %u", t, pool, budget);
+	SAME(m, "kvl_tenant_fit()",
+	     kvl_tenant_fit(m->l, t, pool, budget, m->now),
+	     orc_tenant_fit(&m->o, t, pool, budget, m->now));
+}
+
 void model_grant(struct model *m)
 {
 	const struct kvcache_tenant_grant a = {

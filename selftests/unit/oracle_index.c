@@ -203,7 +203,8 @@ static int plan_charge(struct oracle *o, u32 client,
 	if (orc_held(o, to, own) + moved + fresh >
 	    o->tenant[own].from[to].max_held)
 		return -EDQUOT;
-	if (orc_used(o, arg->pool, to) + idle + moved > p->lim[to].max)
+	if (p->lim[to].fitting ||
+	    orc_used(o, arg->pool, to) + idle + moved > p->lim[to].max)
 		return -EDQUOT;
 	then = debt(o, arg->pool);
 	for (k = 0; k < arg->nr; k++)

@@ -139,6 +139,8 @@ static s64 room_of(const struct oracle *o, u32 pool, u32 tenant)
 	u64 max = o->pool[pool].lim[tenant].max;
 	u64 used = orc_used(o, pool, tenant);
 
+	if (o->pool[pool].lim[tenant].fitting)
+		return 0;
 	return max > used ? min_t(u64, max - used, INT64_MAX) : 0;
 }
 
@@ -384,6 +386,32 @@ static void grant(struct oracle *o, u32 pool)
 	}
 }
 
+u32 orc_fit(struct oracle *o, u32 pool, u32 tenant, u32 budget)
+{
+	struct orc_limits *lim = &o->pool[pool].lim[tenant];
+	u32 done = 0;
+
+	while (done < budget && orc_live(o, pool, tenant) > lim->max &&
+	       orc_reclaim_own(o, pool, tenant))
+		done++;
+	if (!lim->fitting)
+		return done;
+	if (!lim->told && orc_staying(o, pool, tenant) -
+			  orc_takeable(o, pool, tenant) > lim->max) {
+		orc_post(o, tenant, &(struct kvcache_event){
+			.type = KVCACHE_EV_SHRINK, .pool = pool,
+			.tenant = tenant, .value = lim->max });
+		lim->told = true;
+	}
+	if (orc_live(o, pool, tenant) > lim->max &&
+	    orc_takeable(o, pool, tenant))
+		return done;
+	lim->fitting = false;
+	if (orc_staying(o, pool, tenant) <= lim->max)
+		lim->deadline = KVCACHE_TIME_NEVER;
+	return done;
+}
+
 /* The last requests of a tenant that is over its max wait for that again. */
 void orc_keep_limit(struct oracle *o, u32 pool, u32 tenant)
 {
@@ -404,9 +432,7 @@ void orc_keep_limit(struct oracle *o, u32 pool, u32 tenant)
 		if (r->nowait)
 			orc_finish(o, r, -EDQUOT);
 	}
-	while (orc_live(o, pool, tenant) > lim->max &&
-	       orc_reclaim_own(o, pool, tenant))
-		;
+	orc_fit(o, pool, tenant, orc_slice(o));
 }
 
 /* One step of one request; false if all have to wait. */
@@ -439,6 +465,8 @@ static bool serve_one(struct oracle *o, u32 pool)
 		orc_keep_limit(o, pool, r->tenant);
 		return true;
 	}
+	if (o->pool[pool].lim[r->tenant].fitting)
+		return false;
 	if (orc_available(o, pool, r->tenant) < r->nr) {
 		if (!r->nowait)
 			r = head(o, pool, 0, ORC_POOL, false);

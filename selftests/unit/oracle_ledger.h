@@ -50,6 +50,7 @@ struct orc_page {
 struct orc_limits {
 	u64 min, low, max, deadline;
 	u64 peak, reclaims, revokes, hits_max, lookups, hits;
+	bool fitting, told;
 };
 
 struct orc_pool {
@@ -163,6 +164,7 @@ int orc_tenant_flush(struct oracle *o, u32 tenant, u32 pool, u32 budget,
 		     u64 now);
 int orc_tenant_trim(struct oracle *o, u32 tenant, u32 pool, u32 budget,
 		    u64 now);
+int orc_tenant_fit(struct oracle *o, u32 tenant, u32 pool, u32 budget, u64 now);
 int orc_tenant_remove(struct oracle *o, u32 tenant, u64 *pages, u64 now);
 int orc_tenant_grant(struct oracle *o, const struct kvcache_tenant_grant *arg);
 

@@ -34,6 +34,8 @@ void orc_serve(struct oracle *o, u32 pool);
 void orc_unback(struct oracle *o, u32 pool);
 /* The last requests of a tenant that is over its max wait for that again. */
 void orc_keep_limit(struct oracle *o, u32 pool, u32 tenant);
+/* Takes pages of a tenant that is over its max; how many. */
+u32 orc_fit(struct oracle *o, u32 pool, u32 tenant, u32 budget);
 void orc_finish(struct oracle *o, struct orc_request *r, int status);
 
 /* ---- oracle_pages.c -------------------------------------------------- */
@@ -59,6 +61,7 @@ bool orc_findable(const struct oracle *o, u32 pool, const struct orc_page *g);
 
 /* Pages charged that are not on their way out. */
 u64 orc_staying(const struct oracle *o, u32 pool, u32 tenant);
+u32 orc_slice(const struct oracle *o);
 void orc_post(struct oracle *o, u32 tenant, const struct kvcache_event *ev);
 
 #endif /* ORACLE_PRIV_H */

@@ -14,6 +14,11 @@ void orc_init(struct oracle *o, const struct kvl_config *cfg)
 	o->cfg = *cfg;
 }
 
+u32 orc_slice(const struct oracle *o)
+{
+	return o->cfg.slice ? o->cfg.slice : 4096;
+}
+
 /* ---- events ---------------------------------------------------------- */
 
 void orc_post(struct oracle *o, u32 tenant, const struct kvcache_event *ev)
@@ -107,6 +112,7 @@ int orc_resize(struct oracle *o, u32 pool, u64 nr, u64 *out, u64 now)
 {
 	struct orc_pool *p = &o->pool[pool];
 	const struct orc_page *g;
+	s64 end;
 	u32 i;
 
 	if (pool >= ORC_POOLS || !p->used)
@@ -117,8 +123,9 @@ int orc_resize(struct oracle *o, u32 pool, u64 nr, u64 *out, u64 now)
 	if (!nr || nr < orc_sum_min(o, pool, 0))
 		return -EINVAL;
 	orc_call(o, pool, now);
-	add_pages(o, p, nr);
-	for (i = p->nr; i > nr; i--) {
+	add_pages(o, p, min_t(u64, nr, (u64)p->nr + orc_slice(o)));
+	end = max_t(s64, nr, (s64)p->nr - orc_slice(o));
+	for (i = p->nr; i > end; i--) {
 		g = &p->page[i];
 		if (orc_is_takeable(g))
 			orc_take(o, pool, i);
@@ -126,14 +133,14 @@ int orc_resize(struct oracle *o, u32 pool, u64 nr, u64 *out, u64 now)
 			 (g->state != KVCACHE_PAGE_RETIRING || g->stuck))
 			break;
 	}
-	while (p->nr > nr && p->page[p->nr].state == KVCACHE_PAGE_FREE)
+	while (p->nr > end && p->page[p->nr].state == KVCACHE_PAGE_FREE)
 		p->nr--;
 	*out = p->nr;
 	orc_unback(o, pool);
 	orc_serve(o, pool);
 	g = &p->page[p->nr];
-	if (p->nr == nr)
-		return 0;
+	if (p->nr <= end || p->nr == nr)
+		return p->nr != nr;
 	return g->state == KVCACHE_PAGE_RETIRING && !g->stuck ? 1 : -EBUSY;
 }
 
@@ -251,6 +258,16 @@ static u32 revoke_above(struct oracle *o, u32 pool, u32 tenant, u32 budget)
 	return done;
 }
 
+static u32 tick_tenant(struct oracle *o, u32 pool, u32 tenant, u32 budget)
+{
+	struct orc_limits *lim = &o->pool[pool].lim[tenant];
+	u32 done = lim->fitting ? orc_fit(o, pool, tenant, budget) : 0;
+
+	if (lim->deadline <= o->now)
+		done += revoke_above(o, pool, tenant, budget - done);
+	return done;
+}
+
 u32 orc_tick(struct oracle *o, u64 now, u32 budget)
 {
 	u32 done = 0, i;
@@ -264,8 +281,7 @@ u32 orc_tick(struct oracle *o, u64 now, u32 budget)
 			done++;
 		}
 		for (u32 t = 0; done < budget && (t = next_tenant(o, t)); )
-			if (o->pool[k].lim[t].deadline <= o->now)
-				done += revoke_above(o, k, t, budget - done);
+			done += tick_tenant(o, k, t, budget - done);
 		orc_serve(o, k);
 	}
 	return done;
@@ -284,7 +300,8 @@ u64 orc_next_tick(const struct oracle *o)
 				next = min_t(u64, next, p->page[i].expiry);
 		for (u32 t = 1; t < ORC_TENANTS; t++)
 			if (p->used && o->tenant[t].used)
-				next = min_t(u64, next, p->lim[t].deadline);
+				next = min_t(u64, next, p->lim[t].fitting ? 0 :
+					     p->lim[t].deadline);
 	}
 	return next;
 }
@@ -315,6 +332,19 @@ static int set_test(const struct oracle *o, u32 tenant,
 	return 0;
 }
 
+int orc_tenant_fit(struct oracle *o, u32 tenant, u32 pool, u32 budget, u64 now)
+{
+	u32 done;
+
+	if (tenant >= ORC_TENANTS || !o->tenant[tenant].used ||
+	    pool >= ORC_POOLS || !o->pool[pool].used)
+		return -ENOENT;
+	orc_call(o, pool, now);
+	done = orc_fit(o, pool, tenant, budget);
+	orc_serve(o, pool);
+	return done;
+}
+
 static void set_limits(struct oracle *o, u32 tenant,
 		       const struct kvcache_tenant_set *arg)
 {
@@ -322,18 +352,12 @@ static void set_limits(struct oracle *o, u32 tenant,
 
 	lim->min = arg->min;
 	lim->low = arg->low;
-	lim->max = arg->max;
-	lim->deadline = KVCACHE_TIME_NEVER;
-	orc_keep_limit(o, arg->pool, tenant);
-	while (orc_staying(o, arg->pool, tenant) > lim->max &&
-	       orc_reclaim_own(o, arg->pool, tenant))
-		;
-	if (orc_staying(o, arg->pool, tenant) > lim->max) {
-		orc_post(o, tenant, &(struct kvcache_event){
-			.type = KVCACHE_EV_SHRINK, .pool = arg->pool,
-			.tenant = tenant, .value = arg->max });
+	if (lim->max != arg->max || arg->deadline_ns != KVCACHE_TIME_NEVER)
 		lim->deadline = arg->deadline_ns;
-	}
+	lim->max = arg->max;
+	lim->fitting = true;
+	lim->told = false;
+	orc_keep_limit(o, arg->pool, tenant);
 	orc_serve(o, arg->pool);
 }
 
@@ -522,7 +546,7 @@ int orc_tenant_remove(struct oracle *o, u32 tenant, u64 *pages, u64 now)
 		if (!o->pool[k].used)
 			continue;
 		orc_call(o, k, now);
-		*pages += trim(o, k, tenant, true, ~0U);
+		*pages += trim(o, k, tenant, true, orc_slice(o) - *pages);
 		left += orc_cur(o, k, tenant);
 	}
 	if (left)

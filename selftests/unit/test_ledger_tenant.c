@@ -241,124 +241,6 @@ TEST_F(ledger, who_may_attach)
 	ASSERT_EQ(1, info_of(self, 1).clients);
 }
 
-/* ---- what is done in slices ---------------------------------------------- */
-
-/* A ledger that changes at most @slice pages a call. */
-static struct kvl_client *sliced_user(SELF, u32 nr, u32 slice, u32 flags)
-{
-	struct kvl_config cfg = {
-		.max_tenants = 24, .max_clients = 24, .nr_events = 8,
-		.seed = 7, .slice = slice,
-	};
-
-	kvl_destroy(self->l);
-	self->l = kvl_create(&cfg);
-	ASSERT_TRUE(self->l != NULL);
-	kvl_nodes_add(self->l, kvl_nodes_alloc(400));
-	add_pool(self, "host", nr, 2 * nr, flags);
-	return add_user(self, "a", 0, 0, NO_LIMIT);
-}
-
-TEST_F(ledger, a_lower_max_is_in_force_before_all_pages_are_back)
-{
-	struct kvl_client *c = sliced_user(self, 16, 3, KVL_POOL_DIRECT);
-	struct kvl_client *b = add_user(self, "b", 0, 0, NO_LIMIT);
-	struct kvl_request r = { .nr = 1 };
-	struct kvl_check check;
-	struct kvcache_event ev[8];
-	u64 h[16], g[16];
-
-	kvl_events(self->l, c, NULL, 0);
-	cache(self, c, 10, 100, h);
-	DO(0, get(self, c, 2, h));
-	DO(0, set_limits(self, 1, 0, 0, 4, NEVER));
-	ASSERT_EQ(4, info_of(self, 1).max);
-	ASSERT_EQ(9, info_of(self, 1).cur);
-	/* It does not get what is on its way back, nor does it go unserved. */
-	ASSERT_EQ(0, kvl_alloc_check(self->l, c, 0, 1, &check));
-	ASSERT_EQ(-EDQUOT, check.status);
-	ASSERT_EQ(0, check.available);
-	ASSERT_EQ(1, missing(self, c, 1, -EDQUOT));
-	r.pages = g;
-	DO(KVL_WAITING, kvl_alloc(self->l, c, &r, true, self->now));
-	DO(0, get(self, b, 2, &h[8]));
-	ASSERT_EQ(9, info_of(self, 1).cur);
-	DO(3, kvl_tenant_fit(self->l, 1, 0, 3, self->now));
-	ASSERT_EQ(KVL_WAITING, r.status);
-	ASSERT_EQ(6, info_of(self, 1).cur);
-	DO(2, kvl_tenant_fit(self->l, 1, 0, 3, self->now));
-	ASSERT_EQ(0, r.status);
-	ASSERT_TRUE(kvl_next_done(self->l) == &r);
-	/* Two, one granted, and one cached page less for it. */
-	ASSERT_EQ(4, info_of(self, 1).cur);
-	DO(0, kvl_tenant_fit(self->l, 1, 0, 3, self->now));
-	DO(-ENOENT, kvl_tenant_fit(self->l, 3, 0, 3, self->now));
-	DO(-ENOENT, kvl_tenant_fit(self->l, 1, 1, 3, self->now));
-	/* Nobody was asked for pages: the cached ones did. */
-	while (kvl_events(self->l, c, ev, 1))
-		ASSERT_NE(KVCACHE_EV_SHRINK, ev[0].type);
-}
-
-TEST_F(ledger, a_request_under_way_waits_until_the_max_is_met)
-{
-	struct kvl_client *c = sliced_user(self, 16, 2, KVL_POOL_DIRECT);
-	struct kvl_client *b = add_user(self, "b", 0, 0, NO_LIMIT);
-	struct kvl_request r = { .nr = 3 };
-	u64 h[16], g[16];
-
-	cache(self, c, 8, 100, h);
-	DO(0, get(self, c, 2, h));
-	DO(0, get(self, b, 6, h));
-	/* Pages are promised to b, so it waits in the pool's queue. */
-	DO(0, set_limits(self, 2, 12, 0, NO_LIMIT, NEVER));
-	r.pages = g;
-	DO(KVL_WAITING, kvl_alloc(self->l, c, &r, true, self->now));
-	DO(0, set_limits(self, 1, 0, 0, 5, NEVER));
-	ASSERT_EQ(8, info_of(self, 1).cur);
-	/* They are not any more, but others are being taken back. */
-	DO(0, set_limits(self, 2, 0, 0, NO_LIMIT, NEVER));
-	ASSERT_EQ(KVL_WAITING, r.status);
-	ASSERT_EQ(8, info_of(self, 1).cur);
-	DO(2, kvl_tenant_fit(self->l, 1, 0, 2, self->now));
-	ASSERT_EQ(KVL_WAITING, r.status);
-	DO(1, kvl_tenant_fit(self->l, 1, 0, 2, self->now));
-	ASSERT_EQ(0, r.status);
-	ASSERT_TRUE(kvl_next_done(self->l) == &r);
-	ASSERT_EQ(5, info_of(self, 1).cur);
-}
-
-TEST_F(ledger, removal_and_resizing_go_by_slices)
-{
-	struct kvl_client *c = sliced_user(self, 12, 5, KVL_POOL_DIRECT);
-	struct kvl_tenant *t;
-	u64 h[12], nr, pages;
-
-	cache(self, c, 12, 100, h);
-	die(self, c);
-	DO(1, kvl_pool_resize(self->l, 0, 4, &nr, self->now));
-	ASSERT_EQ(7, nr);
-	ASSERT_EQ(7, info_of(self, 1).cur);
-	DO(0, kvl_pool_resize(self->l, 0, 4, &nr, self->now));
-	ASSERT_EQ(4, nr);
-	DO(1, kvl_pool_resize(self->l, 0, 24, &nr, self->now));
-	ASSERT_EQ(9, nr);
-	DO(1, kvl_pool_resize(self->l, 0, 15, &nr, self->now));
-	DO(0, kvl_pool_resize(self->l, 0, 15, &nr, self->now));
-	ASSERT_EQ(15, nr);
-	c = add_client(self, 1);
-	cache(self, c, 8, 200, h);
-	die(self, c);
-	ASSERT_EQ(12, info_of(self, 1).cur);
-	DO(1, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
-	ASSERT_EQ(5, pages);
-	ASSERT_EQ(7, info_of(self, 1).cur);
-	DO(1, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
-	DO(0, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
-	ASSERT_EQ(2, pages);
-	kvl_tenant_free(t);
-	ASSERT_EQ(15, pool_of(self).nr_free);
-}
-
 /* A tenant that took its share keeps nobody else out. */
 TEST_F(ledger, clients_run_out)
 {
@@ -476,6 +358,28 @@ TEST_F(ledger, a_hard_deadline_revokes)
 	DO(0, kvl_page_access(self->l, a, 0, 3, true));
 	ASSERT_EQ(NEVER, kvl_next_tick(self->l));
 	DO(0, put(self, a, h, 3));
+}
+
+TEST_F(ledger, another_min_or_low_leaves_the_deadline)
+{
+	struct kvl_client *c = lone_user(self, 16);
+	u64 h[10];
+
+	DO(0, get(self, c, 10, h));
+	DO(0, set_limits(self, 1, 0, 0, 4, self->now + 100));
+	DO(0, set_limits(self, 1, 0, 1, 4, NEVER));
+	DO(0, set_limits(self, 1, 2, 1, 4, NEVER));
+	ASSERT_EQ(self->now + 100, kvl_next_tick(self->l));
+	/* It may be moved, and ends with its max. */
+	DO(0, set_limits(self, 1, 2, 1, 4, self->now + 200));
+	ASSERT_EQ(self->now + 200, kvl_next_tick(self->l));
+	DO(0, set_limits(self, 1, 2, 1, 3, NEVER));
+	ASSERT_EQ(NEVER, kvl_next_tick(self->l));
+	DO(0, set_limits(self, 1, 2, 1, 4, self->now + 100));
+	DO(0, set_limits(self, 1, 0, 0, 4, NEVER));
+	self->now += 100;
+	DO(6, kvl_tick(self->l, self->now, 100));
+	ASSERT_EQ(4, info_of(self, 1).cur);
 }
 
 TEST_F(ledger, obeying_in_time_is_enough)

@@ -118,9 +118,10 @@ static void report(uint64_t seed, const struct model_config *cfg,
 {
 	ht_log("KVL_SEED=%" PRIu64 " fails", seed);
 	nr = shrink(cfg, op, nr);
-	ht_log("pool of %u pages%s, then one of %u%s; %zu operations:",
+	ht_log("pool of %u pages%s, then one of %u%s, slice %u; %zu operations:",
 	       1 + cfg->pages % 64, cfg->direct & 1 ? " (direct)" : "",
-	       cfg->pages2 % 8, cfg->direct & 2 ? " (direct)" : "", nr);
+	       cfg->pages2 % 8, cfg->direct & 2 ? " (direct)" : "",
+	       cfg->slice % 2 ? 1 + cfg->slice / 2 % 4 : 0, nr);
 	goes_well(cfg, op, nr, true);
 }
 

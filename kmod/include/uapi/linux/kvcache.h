@@ -127,7 +127,7 @@
 #define KVCACHE_PAGE_PRIVATE	1	/* one client's, writable */
 #define KVCACHE_PAGE_SHARED	2	/* immutable, at least one client */
 #define KVCACHE_PAGE_CACHED	3	/* immutable, no client, reclaimable */
-#define KVCACHE_PAGE_RETIRING	4	/* nobody's, still charged */
+#define KVCACHE_PAGE_RETIRING	4	/* nobody's, charged unless lost */
 #define KVCACHE_PAGE_NULL	5	/* page 0: reads as zeros */
 
 /* Features (kvcache_query.out_features). */
@@ -615,7 +615,8 @@ struct kvcache_retire {
  * @low: pages that are reclaimed only if nothing else is left; default 0
  * @max: pages it can own at most, or KVCACHE_LIMIT_MAX (default)
  * @deadline_ns: CLOCK_MONOTONIC time at which pages above a lowered max are
- *               revoked; KVCACHE_TIME_NEVER: never
+ *               revoked; KVCACHE_TIME_NEVER: never, or, if @max is not
+ *               changed, when it was said before
  * @ttl_ns: cached pages that nobody used for so long are found no more and
  *          given up; KVCACHE_TIME_NEVER (default): never; counts for pages
  *          that become cached from now on

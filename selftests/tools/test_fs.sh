@@ -200,7 +200,8 @@ bad_limits()
 			1e3 1.5 63K 101%% -5%% '64M\n64M' \
 			'scenario' 'scenario ' 'scenario scenario 1M' '\0' '64M\0' '\377\376' \
 			'\1\2\3\4\033[2J' "$(printf '%4000s' '')"; do
-		for f in min low max; do
+		# A machine that is emulated takes long for each.
+		for f in max $([ -e /etc/plan ] || echo min low); do
 			fails "Invalid argument" put red/$f "$v" || return
 		done
 	done
@@ -286,11 +287,31 @@ scenario 3145728" ] &&
 		user "cat $mnt/tenants/red/owner" && chown 0:0 "$mnt/tenants/red" &&
 		chmod 400 "$mnt/tenants/red"
 }
+# Root of a container is told what the device would tell it.
+without_rights()
+{
+	for f in max ttl; do
+		fails "not permitted" "$setpriv" --bounding-set -sys_admin \
+			--inh-caps -sys_admin sh -c "printf 1M | dd of=$mnt/tenants/red/$f" ||
+			return
+	done
+	fails "not permitted" "$setpriv" --bounding-set -sys_admin \
+		--inh-caps -sys_admin rmdir "$mnt/tenants/red"
+}
 if [ -e /etc/plan ] || needs setpriv; then
 	check "others" unchanged others
 	check "a member may look" members
 else
 	skip "others" "no setpriv"
+fi
+setpriv=$build/setpriv
+[ -x "$setpriv" ] || setpriv=$(command -v setpriv)
+if [ -n "$broker" ]; then
+	skip "root without CAP_SYS_ADMIN" "a broker does not ask for it"
+elif ! "$setpriv" --bounding-set -sys_admin true 2>/dev/null; then
+	skip "root without CAP_SYS_ADMIN" "no setpriv of util-linux"
+else
+	check "root without CAP_SYS_ADMIN" unchanged without_rights
 fi
 
 # ---- a client --------------------------------------------------------------
@@ -387,7 +408,7 @@ other 1048576" && rmdir "$mnt/tenants/two" && ctl pool rm other &&
 many()
 {
 	i=0
-	while [ $i -lt 200 ]; do
+	while [ $i -lt 150 ]; do
 		i=$((i + 1))
 		echo "$mnt/tenants/many-$i"
 	done >"$tmp/names"

@@ -74,20 +74,6 @@ mounted()
 		"$tree/selftests/tools/test_fs.sh"
 }
 
-# What is mounted, on the module.
-mounted()
-{
-	if [ ! -x "$build/kvcachefs" ]; then
-		echo "# SKIP tools/test_fs.sh: no kvcachefs: needs libfuse3-dev" >&2
-		return
-	fi
-	with_refs -n fs -f "$build/kvcachefs" -f "$(command -v setpriv)" \
-		-f "$tree/selftests/scenarios/kit.sh" \
-		-f "$tree/selftests/broker/broker.sh" -e KVCACHE_MODEL= \
-		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 \
-		"$tree/selftests/tools/test_fs.sh"
-}
-
 case $1 in
 scenarios)
 	scenarios

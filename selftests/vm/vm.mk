@@ -75,7 +75,6 @@ scenario-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 # All that machines need.
 vm-programs: dev-tests $(device-tests) $(scenario-tests) $(O)/kvcache-run \
 	$(filter %/kvcachefs,$(tools)) \
-	$(filter %/kvcachefs,$(tools)) \
 	$(O)/kvcache-bench $(O)/kvcache-replay $(O)/kvcachectl \
 	$(filter $(O)/kvcachetop,$(tools)) $(O)/selftests/dev/tokens $(O)/languages.tar \
 	$(vm-kernels:%=module-%)

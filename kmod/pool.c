@@ -348,8 +348,9 @@ static void clean_page(struct kvcache_pool *p, u32 i, bool stuck)
 	if (broken)
 		kvl_page_lost(kvcache.ledger, p->id, i, kvcache_now());
 	else if (!ok && !kvcache.stopping)
-		mod_delayed_work(kvcache.wq, &kvcache.retry,
-				 msecs_to_jiffies(RETRY_MS));
+		/* If it is to run already, that is when. */
+		queue_delayed_work(kvcache.wq, &kvcache.retry,
+				   msecs_to_jiffies(RETRY_MS));
 	kvcache_unlock();
 }
 

@@ -310,4 +310,60 @@ TEST_F(pin, is_no_reason_to_copy_another)
 	EXPECT_EQ(was, page);
 }
 
+/* ---- many ---------------------------------------------------------------- */
+
+#define MANY		128	/* pages, one pinned and freed each 20 ms */
+
+/*
+ * Pages that get stuck one after the other do not keep those that are let go
+ * meanwhile from being looked at.
+ */
+TEST_F(dev, one_that_is_let_go_does_not_wait_for_those_that_get_stuck)
+{
+	struct world *w = &self->w;
+	int pool = dev_pool(w->admin, "many", PAGE, MANY + 1), red[2], blue[2];
+	struct world many = { .admin = w->admin, .pool = pool };
+	struct iovec v = { .iov_len = 4096 };
+	uint64_t pages[MANY], page;
+	bool is_free = false;
+	char *rw;
+	int k;
+
+	ASSERT_LE(0, pool);
+	ASSERT_EQ(0, pipe2(red, O_CLOEXEC));
+	ASSERT_EQ(0, pipe2(blue, O_CLOEXEC));
+	ASSERT_LE(MANY * 4096, fcntl(red[1], F_SETPIPE_SZ, MANY * 4096));
+	ASSERT_EQ(0, dev_alloc(w->fd[0], pool, MANY, pages));
+	ASSERT_EQ(0, dev_alloc(w->fd[1], pool, 1, &page));
+	rw = dev_window(w->fd[1], pool, true);
+	ASSERT_NE(MAP_FAILED, rw);
+	v.iov_base = AT(rw, page);
+	ASSERT_EQ(4096, vmsplice(blue[1], &v, 1, 0));
+	ASSERT_EQ(0, dev_free(w->fd[1], pool, &page, 1));
+	rw = dev_window(w->fd[0], pool, true);
+	ASSERT_NE(MAP_FAILED, rw);
+	for (k = 0; k < MANY && !is_free; k++) {
+		v.iov_base = AT(rw, pages[k]);
+		ASSERT_EQ(4096, vmsplice(red[1], &v, 1, 0));
+		ASSERT_EQ(0, dev_free(w->fd[0], pool, &pages[k], 1));
+		/* It was stuck; now nobody holds it. */
+		if (k == 4) {
+			close(blue[0]);
+			close(blue[1]);
+		}
+		usleep(20000);
+		is_free = page_state(&many, page) == KVCACHE_PAGE_FREE;
+	}
+	printf("# free after %d\n", k);
+	EXPECT_TRUE(is_free);
+	EXPECT_EQ(KVCACHE_PAGE_RETIRING, page_state(&many, pages[0]));
+	close(red[0]);
+	close(red[1]);
+	if (k < MANY)
+		ASSERT_EQ(0, dev_free(w->fd[0], pool, &pages[k], MANY - k));
+	ASSERT_TRUE(dev_settles(w->admin, pool, MANY + 1));
+	dev_unmap_all();
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+}
+
 TEST_HARNESS_MAIN

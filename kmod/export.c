@@ -196,12 +196,21 @@ static vm_fault_t exported_fault(struct vm_fault *vmf)
 	const struct exported *e = vmf->vma->vm_private_data;
 	u64 n = vmf->pgoff >> e->p->order;
 	struct folio *folio;
+	struct page *page;
+	vm_fault_t rc;
 
 	if (n >= nr_folios(e))
 		return VM_FAULT_SIGBUS;
 	folio = nth_folio(e, n);
+	page = folio_page(folio, vmf->pgoff & (folio_nr_pages(folio) - 1));
+	if (unlikely(PageHWPoison(page))) {
+		kvcache_lock();
+		rc = kvcache_lose_page(e->p->id, e->i[n / e->p->per_page]);
+		kvcache_unlock();
+		return rc;
+	}
 	folio_get(folio);
-	vmf->page = folio_page(folio, vmf->pgoff & (folio_nr_pages(folio) - 1));
+	vmf->page = page;
 	return 0;
 }
 

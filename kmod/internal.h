@@ -113,6 +113,7 @@ struct kvcache_wait {
  * @retry: looks at stuck pages again
  * @tick: calls kvl_tick()
  * @tick_at: when it will
+ * @tick_soon: a page was lost: at once
  * @stopping: no work is begun any more
  * @misc: /dev/kvcache
  */
@@ -131,6 +132,7 @@ struct kvcache_device {
 	struct delayed_work retry;
 	struct delayed_work tick;
 	u64 tick_at;
+	bool tick_soon;
 	bool stopping;
 	struct miscdevice misc;
 };
@@ -219,6 +221,8 @@ void kvcache_retry_work(struct work_struct *w);
 
 /* map.c: mappings */
 int kvcache_mmap(struct file *file, struct vm_area_struct *vma);
+/* Lock held. A fault that found the page's memory broken: what it returns. */
+vm_fault_t kvcache_lose_page(u32 pool, u32 i);
 /* Unmaps @nr pages from @i on, from the windows wanted, of one client or all. */
 void kvcache_zap(struct kvcache_client *c, const struct kvcache_pool *p, u32 i,
 		 u32 nr, bool read_only_too);

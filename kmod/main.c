@@ -49,10 +49,10 @@ static void wake_requests(void)
 		complete(&container_of(r, struct kvcache_wait, request)->done);
 }
 
-/* What time alone will bring about. */
+/* What time alone will bring about, or the loss of a page. */
 static void arm_tick(u64 now)
 {
-	u64 at = kvl_next_tick(kvcache.ledger);
+	u64 at = kvcache.tick_soon ? 0 : kvl_next_tick(kvcache.ledger);
 
 	kvcache_assert_locked();
 	if (at == kvcache.tick_at)
@@ -97,6 +97,7 @@ static void tick_work(struct work_struct *w)
 		nr = kvl_tick(kvcache.ledger, kvcache_now(), TICK_BUDGET);
 		revoked = kvl_revoked(kvcache.ledger);
 		kvcache.tick_at = KVCACHE_TIME_NEVER;
+		kvcache.tick_soon = false;
 		kvcache_unlock();
 		if (revoked)
 			kvcache_zap_clients();

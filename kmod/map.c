@@ -109,25 +109,51 @@ static struct folio *claim_folio(const struct kvcache_client *c,
 }
 
 /* Whoever else holds it is told, and loses its mappings with the next tick. */
-static vm_fault_t lose_page(const struct where *w)
+vm_fault_t kvcache_lose_page(u32 pool, u32 i)
 {
-	struct kvcache_pool *p;
+	kvcache_assert_locked();
+	kvl_page_lost(kvcache.ledger, pool, i, kvcache_now());
+	kvcache.tick_soon = true;
+	return VM_FAULT_HWPOISON;
+}
+
+/* The number may be another pool's by now, whose page is sound. */
+static vm_fault_t lose_folio(const struct where *w, const struct folio *folio)
+{
 	u32 i;
 
 	kvcache_lock();
-	p = find_page(w, &i);
-	if (p)
-		kvl_page_lost(kvcache.ledger, w->pool, i, kvcache_now());
+	if (find_page(w, &i) && find_folio(w) == folio)
+		kvcache_lose_page(w->pool, i);
 	kvcache_unlock();
-	mod_delayed_work(kvcache.wq, &kvcache.tick, 0);
 	return VM_FAULT_HWPOISON;
+}
+
+/* Reads kvcache_srcu: no other folio has the address of one that it found. */
+static vm_fault_t map_folio(struct vm_fault *vmf, const struct where *w)
+{
+	struct kvcache_client *c = vmf->vma->vm_file->private_data;
+	struct folio *folio = claim_folio(c, w);
+	struct page *page;
+
+	if (!folio)
+		return VM_FAULT_SIGBUS;
+	page = folio_page(folio, (w->offset >> PAGE_SHIFT) &
+			  (folio_nr_pages(folio) - 1));
+	if (likely(!PageHWPoison(page))) {
+		vmf->page = page;
+		return VM_FAULT_LOCKED;
+	}
+	folio_unlock(folio);
+	folio_put(folio);
+	return lose_folio(w, folio);
 }
 
 static vm_fault_t kvcache_fault(struct vm_fault *vmf)
 {
 	struct kvcache_client *c = vmf->vma->vm_file->private_data;
-	struct folio *folio;
 	struct where w;
+	vm_fault_t rc;
 	int idx;
 
 	if (!find_window((u64)vmf->pgoff << PAGE_SHIFT, &w))
@@ -136,18 +162,9 @@ static vm_fault_t kvcache_fault(struct vm_fault *vmf)
 	if (vmf->vma->vm_mm != READ_ONCE(c->mm))
 		return VM_FAULT_SIGBUS;
 	idx = srcu_read_lock(&kvcache_srcu);
-	folio = claim_folio(c, &w);
+	rc = map_folio(vmf, &w);
 	srcu_read_unlock(&kvcache_srcu, idx);
-	if (!folio)
-		return VM_FAULT_SIGBUS;
-	vmf->page = folio_page(folio, (w.offset >> PAGE_SHIFT) &
-			       (folio_nr_pages(folio) - 1));
-	if (likely(!PageHWPoison(vmf->page)))
-		return VM_FAULT_LOCKED;
-	vmf->page = NULL;
-	folio_unlock(folio);
-	folio_put(folio);
-	return lose_page(&w);
+	return rc;
 }
 
 static const struct vm_operations_struct kvcache_vm_ops = {

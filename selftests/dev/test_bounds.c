@@ -5,7 +5,7 @@
  */
 #include <sys/resource.h>
 
-#include "dev_kit.h"
+#include "dev_mem.h"
 
 /* As kmod/main.c has it. */
 #define TENANT_CLIENTS	4096
@@ -241,6 +241,9 @@ TEST_F(dev, a_page_whose_memory_breaks_is_taken_from_all_who_hold_it)
 		close(other);
 		SKIP(return, "the kernel has no CONFIG_MEMORY_FAILURE");
 	}
+	/* Mappings that are there stay. */
+	EXPECT_EQ(0, dev_touch(ro, false));
+	EXPECT_EQ(0, poll(&p, 1, 0));
 	/* Somebody maps it anew, and finds out. */
 	ASSERT_EQ(0, madvise(at, PAGE, MADV_DONTNEED));
 	EXPECT_EQ(SIGBUS, dev_touch(at, false));
@@ -260,6 +263,54 @@ TEST_F(dev, a_page_whose_memory_breaks_is_taken_from_all_who_hold_it)
 	EXPECT_EQ(PAGES - 1, info.nr_free);
 	close(other);
 	/* Its tenant and its pool go without it. */
+	EXPECT_EQ(0, end_without(w));
+}
+
+TEST_F(dev, who_finds_it_broken_through_a_dma_buf_says_so_for_all)
+{
+	struct world *w = &self->w;
+	char *rw = dev_window(w->fd[0], w->pool, true), *at, *buf;
+	struct pollfd p = { .fd = w->fd[0], .events = POLLIN };
+	struct kvcache_event ev = { 0 };
+	struct kvcache_export e;
+	uint64_t pages[2];
+
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, dev_alloc(w->fd[0], w->pool, 2, pages));
+	at = AT(rw, pages[1]);
+	*at = 1;
+	memset(&e, 0, sizeof(e));
+	e.size = sizeof(e);
+	e.pool = w->pool;
+	e.nr = 2;
+	memcpy(e.pages, pages, sizeof(pages));
+	ASSERT_EQ(0, dev_call(w->fd[0], KVCACHE_NR_EXPORT, &e));
+	buf = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, e.out_fd, 0);
+	ASSERT_NE(MAP_FAILED, buf);
+	if (!break_memory(at)) {
+		munmap(buf, 2 * PAGE);
+		close(e.out_fd);
+		SKIP(return, "the kernel has no CONFIG_MEMORY_FAILURE");
+	}
+	EXPECT_EQ(0, dev_touch(buf, false));
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	EXPECT_EQ(SIGBUS, dev_touch(buf + PAGE, false));
+	ASSERT_EQ(1, poll(&p, 1, 5000));
+	ASSERT_EQ((ssize_t)sizeof(ev), read(w->fd[0], &ev, sizeof(ev)));
+	EXPECT_EQ(KVCACHE_EV_REVOKED, ev.type);
+	EXPECT_EQ(pages[1], ev.value);
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	/* The dma-buf still has it, and its owner pays. */
+	EXPECT_EQ(KVCACHE_PAGE_RETIRING, page_state(w, pages[1]));
+	EXPECT_EQ(2, charge(w, 0));
+	munmap(buf, 2 * PAGE);
+	close(e.out_fd);
+	for (int k = 0; k < 1000 && charge(w, 0) != 1; k++)
+		usleep(5000);
+	EXPECT_EQ(1, charge(w, 0));
+	EXPECT_EQ(KVCACHE_PAGE_RETIRING, page_state(w, pages[1]));
+	EXPECT_EQ(KVCACHE_PAGE_PRIVATE, page_state(w, pages[0]));
+	EXPECT_EQ(0, dev_free(w->fd[0], w->pool, pages, 1));
 	EXPECT_EQ(0, end_without(w));
 }
 

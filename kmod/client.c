@@ -191,7 +191,11 @@ int kvcache_client_attach(struct kvcache_client *c, struct kvl_cmd_frame *f)
 {
 	int err;
 
-	mutex_lock(&c->attach);
+	/* Whoever holds the lock then may be waiting for memory of its own. */
+	if (kvcache_attached(c))
+		return -EALREADY;
+	if (mutex_lock_killable(&c->attach))
+		return -EINTR;
 	if (c->mm) {
 		mutex_unlock(&c->attach);
 		return -EALREADY;
@@ -230,13 +234,18 @@ static int take_events(struct kvcache_client *c, struct kvcache_event *ev,
 	return rc;
 }
 
-/* One reader at a time, so that what it cannot take can be put back. */
+/*
+ * One reader at a time, so that what it cannot take can be put back. It may wait
+ * for its memory for ever (FUSE, userfaultfd).
+ */
 static ssize_t read_events(struct kvcache_client *c, char __user *buf,
-			   struct kvcache_event *ev, u32 nr)
+			   struct kvcache_event *ev, u32 nr, bool nowait)
 {
 	ssize_t rc;
 
-	if (mutex_lock_interruptible(&c->attach))
+	if (nowait && !mutex_trylock(&c->attach))
+		return -EAGAIN;
+	if (!nowait && mutex_lock_interruptible(&c->attach))
 		return -ERESTARTSYS;
 	rc = take_events(c, ev, nr);
 	if (rc > 0 && copy_to_user(buf, ev, rc * sizeof(*ev))) {
@@ -265,6 +274,7 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 	struct kvcache_client *c = file->private_data;
 	u32 want = min_t(size_t, len / sizeof(struct kvcache_event),
 			 READ_EVENTS);
+	bool nowait = file->f_flags & O_NONBLOCK;
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	struct kvcache_event *ev;
 	ssize_t rc;
@@ -275,8 +285,8 @@ ssize_t kvcache_read(struct file *file, char __user *buf, size_t len,
 	if (!ev)
 		return -ENOMEM;
 	add_wait_queue(&kvcache.events, &wait);
-	while (!(rc = read_events(c, buf, ev, want))) {
-		rc = file->f_flags & O_NONBLOCK ? -EAGAIN :
+	while (!(rc = read_events(c, buf, ev, want, nowait))) {
+		rc = nowait ? -EAGAIN :
 		     signal_pending(current) ? -ERESTARTSYS : 0;
 		if (rc)
 			break;

@@ -3,6 +3,8 @@
  * test_bounds.c - what one caller can use up or hold up, others have and do all
  * the same.
  */
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "dev_mem.h"
@@ -110,6 +112,74 @@ TEST_F(dev, an_event_that_could_not_be_read_is_still_there)
 	EXPECT_EQ(page, ev[0].value);
 	EXPECT_EQ(0, poll(&p, 1, 0));
 	munmap(bad, DEV_READ_ONLY);
+}
+
+/* Memory that the test fills when it likes; the descriptor that does, or -1. */
+static int memory_that_waits(void **at)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	*at = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	reg.range.start = (uintptr_t)*at;
+	reg.range.len = 4096;
+	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) &&
+	    !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+struct reader {
+	int fd;
+	void *at;
+	ssize_t got;
+};
+
+static void *read_one(void *arg)
+{
+	struct reader *r = arg;
+
+	r->got = read(r->fd, r->at, sizeof(struct kvcache_event));
+	return NULL;
+}
+
+TEST_F(dev, a_reader_whose_memory_does_not_answer_holds_up_nobody)
+{
+	struct world *w = &self->w;
+	struct pollfd p = { .fd = w->fd[0], .events = POLLIN };
+	struct reader r = { .fd = w->fd[0] };
+	struct uffdio_zeropage zero = { 0 };
+	struct kvcache_event ev;
+	struct uffd_msg msg;
+	pthread_t thread;
+	uint64_t page;
+	int uffd;
+
+	uffd = memory_that_waits(&r.at);
+	if (uffd < 0)
+		SKIP(return, "the kernel has no userfaultfd");
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, dev_alloc(w->fd[0], w->pool, 1, &page));
+	ASSERT_EQ(0, dev_publish(w->fd[0], w->pool, &page, 7));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, read_one, &r));
+	/* It has the event, and waits for where to put it. */
+	ASSERT_EQ((ssize_t)sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	EXPECT_EQ(-EALREADY, dev_attach(w->fd[0], "red"));
+	ASSERT_EQ(0, fcntl(w->fd[0], F_SETFL, O_NONBLOCK));
+	EXPECT_EQ(-1, read(w->fd[0], &ev, sizeof(ev)));
+	EXPECT_EQ(EAGAIN, errno);
+	zero.range.start = (uintptr_t)r.at;
+	zero.range.len = 4096;
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_EQ((ssize_t)sizeof(ev), r.got);
+	EXPECT_EQ(page, ((struct kvcache_event *)r.at)->value);
+	munmap(r.at, 4096);
+	close(uffd);
 }
 
 /* ---- whose pages are cleaned ---------------------------------------------- */

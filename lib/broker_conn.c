@@ -410,6 +410,8 @@ static void watch(struct kvc_bconn *s)
 	s->taken = 0;
 	if (s->gone || launch(s, &s->watch, sizeof(e)))
 		stop_watching(s);
+	/* It was sent, and outlives @e. */
+	s->watch.arg = NULL;
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "broker_conn.h"
 #include "fake_broker.h"
 
 /* Until it is so; a test that waits in vain is stopped by its time limit. */
@@ -391,6 +392,8 @@ TEST_F(broker, a_look_for_events)
 	EXPECT_TRUE(ops->pending(self->s));
 	EXPECT_EQ(0, ops->events(self->s, ev, 8, 0));
 	UNTIL(fake_seen(KVCB_NR_EVENTS) == 2);
+	/* The request lasts, and points to nobody's stack. */
+	EXPECT_TRUE(((struct kvc_bconn *)self->s)->watch.arg == NULL);
 	for (int k = 0; k < 100; k++)
 		EXPECT_FALSE(ops->pending(self->s));
 	EXPECT_EQ(2, fake_seen(KVCB_NR_EVENTS));

@@ -124,7 +124,7 @@ static uint32_t *hint_of(struct fs *fs, const char *name)
 
 	for (; *name; name++)
 		h = (h ^ (unsigned char)*name) * 16777619;
-	return &fs->hint[h % FS_HINTS];
+	return &fs->hint[(h ^ h >> 15) % FS_HINTS];
 }
 
 int fs_tenant(struct fs *fs, uint32_t pool, uint32_t id,

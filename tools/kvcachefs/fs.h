@@ -22,7 +22,8 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <kvcache/kvcache.h>
 
-#define FS_HINTS 4096
+/* As many as there can be tenants, so that few share one. */
+#define FS_HINTS 65536
 
 /* What an inode is of. */
 enum fs_kind {

@@ -62,6 +62,8 @@ struct kvc_bmessage {
  * struct kvc_bconn - a connection
  * @sys: the backend that it is
  * @fd: the socket
+ * @spare_lock: one thread gives up @spare at a time, until it is back; outside
+ *              @lock
  * @spare: a descriptor to be given up for a page's, or -1
  * @pid: the process that opened it
  * @lock: protects what follows, down to @watch
@@ -84,6 +86,7 @@ struct kvc_bmessage {
 struct kvc_bconn {
 	struct kvc_sys sys;
 	int fd;
+	pthread_mutex_t spare_lock;
 	int spare;
 	pid_t pid;
 	pthread_mutex_t lock;

@@ -138,9 +138,13 @@ static int do_publish(struct kvc_bconn *s, struct kvc_bcall *c,
 		return rc;
 	for (uint32_t i = 0; i < p->nr; i++)
 		pages[i] = c->reply.publish.pages[i].out_handle;
-	close(s->spare);
+	/* One page at a time is mapped by it, and so one thread's pages. */
+	pthread_mutex_lock(&s->spare_lock);
+	if (s->spare >= 0)
+		close(s->spare);
 	rc = fetch(s, &more, p->pool, pages, p->nr, true);
 	s->spare = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+	pthread_mutex_unlock(&s->spare_lock);
 	if (!rc)
 		return 0;
 	kvc_bconn_hang_up(s);
@@ -298,6 +302,7 @@ int kvc_sys_broker_open(const char *path, struct kvc_sys **out)
 	s->spare = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->watch_lock, NULL);
+	pthread_mutex_init(&s->spare_lock, NULL);
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	err = s->fd < 0 ? -errno : 0;
 	while (!err && connect(s->fd, (struct sockaddr *)&sun, sizeof(sun)))

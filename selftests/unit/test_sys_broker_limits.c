@@ -3,6 +3,7 @@
  * test_sys_broker_limits.c - pages of a broker in a process that may have no more
  * mappings, or descriptors: what fails has no effect, what cannot fail does not.
  */
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "fake_broker.h"
@@ -126,6 +127,82 @@ TEST_F(broker, no_more_descriptors)
 	}
 	ASSERT_EQ(0, alloc_until(self->s, 32, 0, g));
 	/* None was left open. */
+	EXPECT_EQ(fd, dup(0));
+}
+
+#define PUBLISHERS	2
+#define ROUNDS		3
+
+/* Those who publish are answered when all of them do. */
+static bool deduplicates_at_once(int fd, struct fake_msg *m)
+{
+	static struct fake_msg held[PUBLISHERS];
+	static int nr;
+
+	if (m->h.nr != KVCACHE_NR_PUBLISH)
+		return false;
+	held[nr++] = *m;
+	if (nr == PUBLISHERS)
+		while (nr)
+			deduplicates(fd, &held[--nr]);
+	return true;
+}
+
+struct publisher {
+	pthread_t thread;
+	struct kvc_sys *s;
+	uint64_t h[ROUNDS * KVCACHE_MAX_PUBLISH];
+	int rc;
+};
+
+static void *publish_in_thread(void *arg)
+{
+	struct publisher *w = arg;
+	struct kvcache_publish *p = calloc(1, sizeof(*p));
+
+	for (int round = 0; p && !w->rc && round < ROUNDS; round++) {
+		p->size = sizeof(*p);
+		p->nr = KVCACHE_MAX_PUBLISH;
+		for (uint32_t i = 0; i < p->nr; i++)
+			p->pages[i].handle = w->h[round * p->nr + i];
+		w->rc = w->s->ops->call(w->s, KVCACHE_NR_PUBLISH, p);
+	}
+	free(p);
+	return NULL;
+}
+
+/* There is one descriptor to be given up, and each has the use of it. */
+TEST_F_TIMEOUT(broker, no_more_descriptors_for_two, 30)
+{
+	static struct publisher w[PUBLISHERS];
+	struct rlimit old, few;
+	int fd;
+
+	start(self, deduplicates_at_once);
+	for (int k = 0; k < PUBLISHERS; k++) {
+		w[k].s = self->s;
+		for (int round = 0; round < ROUNDS; round++)
+			ASSERT_EQ(0, alloc_until(self->s, KVCACHE_MAX_PUBLISH,
+				  0, &w[k].h[round * KVCACHE_MAX_PUBLISH]));
+	}
+	fd = dup(0);
+	close(fd);
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &old));
+	few = old;
+	few.rlim_cur = fd;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
+	for (int k = 0; k < PUBLISHERS; k++)
+		ASSERT_EQ(0, pthread_create(&w[k].thread, NULL,
+					    publish_in_thread, &w[k]));
+	for (int k = 0; k < PUBLISHERS; k++)
+		pthread_join(w[k].thread, NULL);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &old));
+	for (int k = 0; k < PUBLISHERS; k++) {
+		EXPECT_EQ(0, w[k].rc);
+		for (int i = 0; i < ROUNDS * KVCACHE_MAX_PUBLISH; i++)
+			EXPECT_EQ((char)(w[k].h[i] + 100),
+				  *at(self->s, w[k].h[i] + 100));
+	}
 	EXPECT_EQ(fd, dup(0));
 }
 

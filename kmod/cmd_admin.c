@@ -2,7 +2,7 @@
 /*
  * cmd_admin.c - commands that make, change and remove tenants and pools.
  *
- * What may touch many pages stops after KVL_CMD_BUDGET of them and says
+ * What may touch many pages stops after KVL_SLICE of them and says
  * -EAGAIN, so that nobody waits long for the lock.
  */
 #include "cmd_internal.h"
@@ -26,8 +26,8 @@ int kvl_cmd_tenant_set(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	int err = f->again ? 0 : kvl_tenant_set(x->ledger, a, now);
 
 	if (!err && (a->set & KVCACHE_SET_LIMITS) &&
-	    kvl_tenant_fit(x->ledger, a->tenant, a->pool, KVL_CMD_BUDGET,
-			   now) == KVL_CMD_BUDGET)
+	    kvl_tenant_fit(x->ledger, a->tenant, a->pool, KVL_SLICE,
+			   now) == KVL_SLICE)
 		return -EAGAIN;
 	f->reply = !err;
 	return err;
@@ -64,7 +64,7 @@ static u32 flush_more(struct kvl_cmd *x, const struct kvcache_tenant_ref *a,
 		if (a->pool != U32_MAX && a->pool != k)
 			continue;
 		rc = kvl_tenant_trim(x->ledger, a->tenant, k,
-				     KVL_CMD_BUDGET - done, now);
+				     KVL_SLICE - done, now);
 		/* Gone meanwhile, and what it had with it. */
 		if (rc > 0)
 			done += rc;
@@ -78,12 +78,11 @@ int kvl_cmd_tenant_flush(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	int rc;
 
 	rc = f->again ? (int)flush_more(x, a, now) :
-	     kvl_tenant_flush(x->ledger, a->tenant, a->pool, KVL_CMD_BUDGET,
-			      now);
+	     kvl_tenant_flush(x->ledger, a->tenant, a->pool, KVL_SLICE, now);
 	if (rc < 0)
 		return rc;
 	a->out_pages = rc + (f->again ? a->out_pages : 0);
-	if (rc == KVL_CMD_BUDGET)
+	if (rc == KVL_SLICE)
 		return -EAGAIN;
 	f->reply = true;
 	return 0;
@@ -182,8 +181,7 @@ static int pool_drain(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 
 	if (err)
 		return err;
-	if (kvl_pool_trim(x->ledger, pool, KVL_CMD_BUDGET, now) ==
-	    KVL_CMD_BUDGET)
+	if (kvl_pool_trim(x->ledger, pool, KVL_SLICE, now) == KVL_SLICE)
 		return -EAGAIN;
 	f->reply = true;
 	return 0;

@@ -9,9 +9,6 @@
 
 #include "cmd.h"
 
-/* Pages that one hold of the lock gives up, or looks at, at most. */
-#define KVL_CMD_BUDGET	4096
-
 /* Is there a NUL in it? */
 static inline bool kvl_cmd_terminated(const char name[KVCACHE_NAME_LEN])
 {

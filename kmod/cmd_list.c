@@ -102,7 +102,7 @@ int kvl_cmd_page_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	if (kvl_pool_info(x->ledger, a->pool, &pool))
 		return -ENOENT;
 	/* Pages that are passed over cost no less than those that are told. */
-	last = min_t(u64, pool.nr_pages, (u64)i + KVL_CMD_BUDGET - 1);
+	last = min_t(u64, pool.nr_pages, (u64)i + KVL_SLICE - 1);
 	memset(a->out_info, 0, sizeof(a->out_info));
 	a->out_seq = kvl_seq(x->ledger);
 	a->out_nr = 0;

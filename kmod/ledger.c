@@ -31,7 +31,7 @@ struct kvl *kvl_create(const struct kvl_config *cfg)
 	l->max_clients = cfg->max_clients;
 	l->tenant_clients = cfg->tenant_clients ? cfg->tenant_clients :
 			    U32_MAX;
-	l->slice = cfg->slice ? cfg->slice : 4096;
+	l->slice = cfg->slice ? cfg->slice : KVL_SLICE;
 	l->nr_events = cfg->nr_events;
 	INIT_LIST_HEAD(&l->tenants);
 	INIT_LIST_HEAD(&l->done);

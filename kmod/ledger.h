@@ -134,6 +134,7 @@ struct kvl_nodes;
 
 #define KVL_MAX_GRANTS	16	/* tenants that let one tenant in */
 #define KVL_MAX_PAGES	(1U << 28)	/* of one pool */
+#define KVL_SLICE	4096	/* pages that one hold of the lock is for */
 
 /* A page handle's parts. */
 static inline u32 kvl_index(u64 handle)
@@ -155,7 +156,7 @@ static inline u32 kvl_generation(u64 handle)
  * @nr_events: events kept for each tenant, a power of two
  * @seed: random bits for the hash tables, kept secret
  * @tenant_clients: clients of one tenant at most; 0: no bound but @max_clients
- * @slice: pages that one call changes at most, where it says so; 0: 4096
+ * @slice: pages that one call changes at most, where it says so; 0: KVL_SLICE
  */
 struct kvl_config {
 	u32 max_tenants;

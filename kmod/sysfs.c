@@ -19,8 +19,6 @@
 #include "compat.h"
 #include "internal.h"
 
-#define FIT_PAGES	4096	/* that one hold of the lock takes back */
-
 /* A pool's or tenant's folder. */
 struct folder {
 	struct kobject kobj;
@@ -285,8 +283,8 @@ static ssize_t limit_write(struct file *file, struct kobject *kobj,
 	}
 	kvcache_lock();
 	err = set_limit(tenant, (size_t)attr->private, name, value, &pool);
-	while (!err && kvl_tenant_fit(kvcache.ledger, tenant, pool, FIT_PAGES,
-				      kvcache_now()) == FIT_PAGES) {
+	while (!err && kvl_tenant_fit(kvcache.ledger, tenant, pool, KVL_SLICE,
+				      kvcache_now()) == KVL_SLICE) {
 		kvcache_unlock();
 		cond_resched();
 		kvcache_lock();

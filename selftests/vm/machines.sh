@@ -53,7 +53,7 @@ with_model()
 # Processes and tenants that share a pool: the same as on a broker.
 scenarios()
 {
-	with_refs -n scenarios -f "$build/kvcachectl" -f "$build/kvcache-replay" \
+	with_refs -n scenarios -f "$build/kvcache-replay" \
 		-f "$tree/selftests/data/traces/mooncake_synthetic.jsonl" \
 		-f "$tree/selftests/scenarios/kit.sh" \
 		-f "$tree/selftests/broker/broker.sh" -e KVCACHE_MODEL= \

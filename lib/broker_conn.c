@@ -17,9 +17,9 @@
 
 /*
  * Calls that wait at the broker at most; more wait here. It refuses those that
- * are more than KVCB_WAITING.
+ * are more than KVCB_WAITING, of which the request for events is one.
  */
-#define WAITING_MAX	(KVCB_WAITING / 4)
+#define WAITING_MAX	(KVCB_WAITING - 1)
 
 static void list_del(struct kvc_bcall **list, struct kvc_bcall *c)
 {

@@ -13,12 +13,14 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "broker_conn.h"
 #include "cmd.h"
 
 #define LOOKUP_TRIES	4
+#define BUSY_TRIES	1000
 
 static struct kvc_bconn *to_broker(struct kvc_sys *s)
 {
@@ -111,9 +113,17 @@ static int do_alloc(struct kvc_bconn *s, struct kvc_bcall *c,
 	uint64_t pages[KVCACHE_MAX_PAGES];
 	uint64_t deadline = len >= offsetof(struct kvcache_alloc, out_missing) ?
 			    a->deadline_ns : 0;
-	int rc, err;
+	const struct timespec ms = { .tv_nsec = 1000000 };
+	int rc, err, tries = 0;
 
-	rc = kvc_bconn_call(s, c, KVCACHE_NR_ALLOC, a, len, deadline);
+	/*
+	 * All who may wait do, and what this one would have waited for is being
+	 * truncated: it will be there.
+	 */
+	while ((rc = kvc_bconn_call(s, c, KVCACHE_NR_ALLOC, a, len,
+				    deadline)) == -EBUSY && !deadline &&
+	       ++tries < BUSY_TRIES)
+		nanosleep(&ms, NULL);
 	err = c->map_err;
 	if (rc || !err)
 		return rc;

@@ -230,36 +230,61 @@ TEST_F(broker, threads)
 	}
 }
 
-/* A broker refuses waiters that are too many: they wait here, in their order. */
+/* What it may have of one connection, less the request for events. */
+#define AT_BROKER	(KVCB_WAITING - 1)
+#define TOO_MANY	(AT_BROKER + 20)
+
+/*
+ * A broker refuses waiters that are too many: they wait here, in their order, and
+ * all others are in its queue.
+ */
 TEST_F(broker, more_waiters_than_a_broker_has)
 {
-	struct waiter w[100];
+	static struct waiter w[TOO_MANY];
 	uint64_t h, g;
 
 	start(self, holds);
 	ASSERT_EQ(0, alloc_until(self->s, 1, 0, &h));
-	for (int k = 0; k < 100; k++)
+	for (int k = 0; k < TOO_MANY; k++)
 		begin(&w[k], self->s, 1, NEVER);
-	UNTIL(fake_seen(KVCACHE_NR_ALLOC) == 65);
+	UNTIL(fake_seen(KVCACHE_NR_ALLOC) == AT_BROKER + 1);
 	pause_ms(20);
-	EXPECT_EQ(65, fake_seen(KVCACHE_NR_ALLOC));
+	EXPECT_EQ(AT_BROKER + 1, fake_seen(KVCACHE_NR_ALLOC));
 	/* One that is too many keeps its deadline. */
 	EXPECT_EQ(-ETIMEDOUT, alloc_until(self->s, 1, 1, &g));
-	for (int done = 0, before = 0; done < 100; before = done) {
+	for (int done = 0, before = 0; done < TOO_MANY; before = done) {
 		ASSERT_EQ(0, put(self->s, &h, 1));
 		do {
 			pause_ms(1);
 			done = 0;
-			for (int k = 0; k < 100; k++)
+			for (int k = 0; k < TOO_MANY; k++)
 				done += __atomic_load_n(&w[k].done,
 							__ATOMIC_SEQ_CST);
 		} while (done == before);
 	}
-	for (int k = 0; k < 100; k++) {
+	for (int k = 0; k < TOO_MANY; k++) {
 		pthread_join(w[k].thread, NULL);
 		EXPECT_EQ(0, w[k].rc);
 	}
-	EXPECT_EQ(64, fake_shared->most);
+	EXPECT_EQ(AT_BROKER, fake_shared->most);
+}
+
+/* Three times there is no place even for what is not to wait. */
+static bool is_full(int fd, struct fake_msg *m)
+{
+	if (m->h.nr != KVCACHE_NR_ALLOC || fake_seen(KVCACHE_NR_ALLOC) > 3)
+		return false;
+	fake_reply(fd, m, -EBUSY);
+	return true;
+}
+
+TEST_F(broker, no_place_to_wait)
+{
+	uint64_t h;
+
+	start(self, is_full);
+	EXPECT_EQ(0, alloc_until(self->s, 1, 0, &h));
+	EXPECT_EQ(4, fake_seen(KVCACHE_NR_ALLOC));
 }
 
 /* A request that is cancelled ends, or was granted meanwhile. */

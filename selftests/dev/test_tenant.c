@@ -3,6 +3,8 @@
  * test_tenant.c - tenants: what they are charged, what limits them, what they
  * let each other do, and what is taken from them.
  */
+#include <pthread.h>
+
 #include "child.h"
 
 #define MAX	KVCACHE_LIMIT_MAX
@@ -363,27 +365,37 @@ TEST_F(dev, a_flush_gives_up_cached_pages_and_forgets_keys)
 /* More than one hold of the ledger's lock gives up. */
 #define MANY	4200
 
+/* A pool of so many pages, all cached under keys from 0 on; or -1. */
+static int cached_pool(struct world *w, uint32_t many)
+{
+	int pool = dev_pool(w->admin, "many", PAGE, many);
+	uint64_t pages[KVCACHE_MAX_PAGES];
+	uint32_t done, nr, k;
+
+	for (done = 0; pool >= 0 && done < many; done += nr) {
+		nr = many - done < KVCACHE_MAX_PAGES ? many - done :
+						       KVCACHE_MAX_PAGES;
+		if (dev_alloc(w->fd[RED], pool, nr, pages))
+			return -1;
+		for (k = 0; k < nr; k++)
+			if (dev_publish(w->fd[RED], pool, &pages[k], done + k))
+				return -1;
+		if (dev_free(w->fd[RED], pool, pages, nr))
+			return -1;
+	}
+	return pool;
+}
+
 TEST_F(dev, a_flush_gives_up_all_however_many)
 {
 	struct world *w = &self->w;
 	struct kvcache_tenant_ref ref = {
 		.size = sizeof(ref), .tenant = w->tenant[RED], .pool = ~0U,
 	};
-	int pool = dev_pool(w->admin, "many", PAGE, MANY);
-	uint64_t pages[KVCACHE_MAX_PAGES];
+	int pool = cached_pool(w, MANY);
 	struct kvcache_tenant_info t;
-	uint32_t done, nr, k;
 
 	ASSERT_LE(0, pool);
-	for (done = 0; done < MANY; done += nr) {
-		nr = MANY - done < KVCACHE_MAX_PAGES ? MANY - done :
-						       KVCACHE_MAX_PAGES;
-		ASSERT_EQ(0, dev_alloc(w->fd[RED], pool, nr, pages));
-		for (k = 0; k < nr; k++)
-			ASSERT_EQ(0, dev_publish(w->fd[RED], pool, &pages[k],
-						 done + k));
-		ASSERT_EQ(0, dev_free(w->fd[RED], pool, pages, nr));
-	}
 	ASSERT_EQ(0, cache(w, RED, 1));
 	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_FLUSH, &ref));
 	EXPECT_EQ(MANY + 1, ref.out_pages);
@@ -391,6 +403,61 @@ TEST_F(dev, a_flush_gives_up_all_however_many)
 	EXPECT_EQ(0, t.nr_cached);
 	ASSERT_TRUE(dev_settles(w->admin, pool, MANY));
 	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0,
+				 NULL));
+}
+
+/* More than two slices, so that one ends where others are left. */
+#define SLICES	8400
+
+struct looker {
+	struct world *w;
+	int pool;
+	bool stop;
+};
+
+/* Holds what it finds from then on when the max is another. */
+static void *look_up_meanwhile(void *arg)
+{
+	struct looker *l = arg;
+	struct kvcache_tenant_info t;
+	uint64_t page;
+	uint32_t k;
+
+	do
+		dev_tenant_info(l->w->admin, l->pool, l->w->tenant[RED], &t);
+	while (t.max == MAX && !__atomic_load_n(&l->stop, __ATOMIC_RELAXED));
+	for (k = 0; k < SLICES; k++) {
+		if (__atomic_load_n(&l->stop, __ATOMIC_RELAXED))
+			break;
+		dev_lookup(l->w->fd[RED], l->pool, k, &page);
+	}
+	return NULL;
+}
+
+TEST_F(dev, a_lowered_max_is_met_whoever_looks_up_meanwhile)
+{
+	struct world *w = &self->w;
+	struct looker l = { .w = w, .pool = cached_pool(w, SLICES) };
+	struct kvcache_tenant_ref ref = {
+		.size = sizeof(ref), .tenant = w->tenant[RED], .pool = l.pool,
+	};
+	struct kvcache_tenant_info t = { 0 };
+	pthread_t thread;
+
+	ASSERT_LE(0, l.pool);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, look_up_meanwhile, &l));
+	EXPECT_EQ(0, dev_limits(w->admin, w->tenant[RED], l.pool, 0, 0, 5,
+				dev_now() + 300000000));
+	__atomic_store_n(&l.stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_TRUE(SOON(!dev_tenant_info(w->admin, l.pool, w->tenant[RED],
+					  &t) && t.cur <= 5));
+	printf("# %llu pages were revoked\n", (unsigned long long)t.ev_revoke);
+	close(w->fd[RED]);
+	w->fd[RED] = -1;
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_FLUSH, &ref));
+	ASSERT_TRUE(dev_settles(w->admin, l.pool, SLICES));
+	EXPECT_EQ(0, dev_pool_op(w->admin, l.pool, KVCACHE_POOL_REMOVE, 0,
 				 NULL));
 }
 

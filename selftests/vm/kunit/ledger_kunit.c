@@ -17,15 +17,20 @@ static uint seed;
 module_param(seed, uint, 0444);
 MODULE_PARM_DESC(seed, "of the random steps; 0 for one by chance");
 
-/* Client @c[k] is of tenant k + 1 and holds the first @nr[k] of @page[k]. */
+/*
+ * Client @c[k] is of tenant k + 1 and holds the first @nr[k] of @page[k]. A call
+ * changes few pages at a time, so that others come between.
+ */
 struct world {
 	struct kvl *l;
+	struct rnd_state rnd;
 	struct kvl_client *c[3];
 	u32 nr[3];
 	u64 page[3][NR_PAGES];
 	struct kvcache_tenant_set set;
 	struct kvcache_publish pub;
 	struct kvcache_lookup look;
+	struct kvcache_event ev;
 	char why[128];
 };
 
@@ -101,6 +106,25 @@ static int find(struct world *w, u32 c, u8 key)
 	return 1;
 }
 
+static int set_max(struct world *w, u32 c, u64 max)
+{
+	w->set = (struct kvcache_tenant_set){
+		.tenant = c + 1, .set = KVCACHE_SET_LIMITS, .max = max,
+		.deadline_ns = KVCACHE_TIME_NEVER,
+	};
+	return kvl_tenant_set(w->l, &w->set, 1);
+}
+
+/* How often it was told of a lower max, since it was asked last. */
+static int told(struct world *w, u32 c)
+{
+	int nr = 0;
+
+	while (kvl_events(w->l, w->c[c], &w->ev, 1))
+		nr += w->ev.type == KVCACHE_EV_SHRINK;
+	return nr;
+}
+
 /* How many are PRIVATE, SHARED, CACHED and RETIRING: two digits each. */
 static int states(struct world *w)
 {
@@ -113,8 +137,9 @@ static int states(struct world *w)
 
 static int set_up(struct kunit *test)
 {
-	static const struct kvl_config cfg = {
-		.max_tenants = 8, .max_clients = 8, .nr_events = 8, .seed = 7,
+	u32 s = seed ? seed : get_random_u32();
+	struct kvl_config cfg = {
+		.max_tenants = 8, .max_clients = 8, .nr_events = 64, .seed = 7,
 	};
 	static const struct kvl_pool_config pool_cfg = {
 		.name = "host", .page_size = 65536, .nr_pages = NR_PAGES,
@@ -126,6 +151,9 @@ static int set_up(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, w);
 	test->priv = w;
+	prandom_seed_state(&w->rnd, s);
+	cfg.slice = 1 + prandom_u32_state(&w->rnd) % 4;
+	kunit_info(test, "seed %u, slices of %u\n", s, cfg.slice);
 	w->l = kvl_create(&cfg);
 	KUNIT_ASSERT_NOT_NULL(test, w->l);
 	kvl_nodes_add(w->l, kvl_nodes_alloc(400));
@@ -186,20 +214,42 @@ static void pages_move(struct kunit *test)
 	DO(0, states(w));
 }
 
+/* Pages that are found while a max is met are not below it. */
+static void a_max_in_slices(struct kunit *test)
+{
+	struct world *w = test->priv;
+	u32 k;
+
+	DO(0, get(w, 1, 12));
+	for (k = 0; k < 12; k++)
+		DO(KVCACHE_PUBLISHED, publish(w, 1, k, k));
+	DO(0, put(w, 1, 12));
+	DO(0, told(w, 1));
+	DO(0, set_max(w, 1, 2));
+	DO(0, told(w, 1));
+	DO(-EDQUOT, get(w, 1, 1));
+	for (k = 0; k < 5; k++)
+		DO(1, find(w, 1, k));
+	while (kvl_next_tick(w->l) <= 1)
+		DO(1, kvl_tick(w->l, 1, 2) < 3);
+	DO(1, told(w, 1));
+	DO(1, clean(w) > 0);
+	DO(50000, states(w));
+	DO(0, put(w, 1, 5));
+	DO(3, clean(w));
+	DO(200, states(w));
+}
+
 static void random_steps(struct kunit *test)
 {
-	u32 s = seed ? seed : get_random_u32();
 	struct world *w = test->priv;
 	u32 k, c, i, op, refused = 0;
-	struct rnd_state rnd;
 	int rc;
 
-	kunit_info(test, "seed %u\n", s);
-	prandom_seed_state(&rnd, s);
 	for (k = 0; k < NR_STEPS; k++) {
-		c = prandom_u32_state(&rnd) % 3;
-		i = prandom_u32_state(&rnd) % NR_PAGES;
-		op = prandom_u32_state(&rnd) % 5;
+		c = prandom_u32_state(&w->rnd) % 3;
+		i = prandom_u32_state(&w->rnd) % NR_PAGES;
+		op = prandom_u32_state(&w->rnd) % 8;
 		if (op == 0 && w->nr[c] + i % 6 < NR_PAGES)
 			rc = get(w, c, i % 6 + 1);
 		else if (op == 1 && w->nr[c])
@@ -208,6 +258,12 @@ static void random_steps(struct kunit *test)
 			rc = publish(w, c, i % w->nr[c], k % 16);
 		else if (op == 3 && w->nr[c] < NR_PAGES)
 			rc = find(w, c, i % 16);
+		else if (op == 4)
+			rc = set_max(w, c, i);
+		else if (op == 5)
+			rc = kvl_tenant_fit(w->l, c + 1, 0, 1 + i % 3, 1);
+		else if (op == 6)
+			rc = kvl_tick(w->l, 1, 1 + i % 3);
 		else
 			rc = clean(w);
 		DO(1, rc != -EUCLEAN);
@@ -223,6 +279,7 @@ static void random_steps(struct kunit *test)
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE(pages_move),
+	KUNIT_CASE(a_max_in_slices),
 	KUNIT_CASE(random_steps),
 	{}
 };

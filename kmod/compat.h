@@ -6,6 +6,8 @@
 #ifndef KVCACHE_COMPAT_H
 #define KVCACHE_COMPAT_H
 
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
 #include <linux/mm.h>
 #include <linux/version.h>
 
@@ -28,5 +30,20 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 #else
 #define KVCACHE_CONST_KOBJ const
 #endif
+
+/*
+ * Until 6.10 dma_need_sync() was true for all devices behind an IOMMU. These are
+ * taken for such as see memory as it is there, as nearly all do.
+ */
+static inline bool kvcache_need_sync(struct device *dev, dma_addr_t at)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0) && defined(CONFIG_IOMMU_API)
+	const struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+
+	if (domain && (domain->type & __IOMMU_DOMAIN_PAGING))
+		return false;
+#endif
+	return dma_need_sync(dev, at);
+}
 
 #endif /* KVCACHE_COMPAT_H */

@@ -39,11 +39,20 @@ struct exported {
 	u32 i[];
 };
 
-/* One mapping of a device. */
+/**
+ * struct mapped - one mapping of a device
+ * @link: in exported.mapped
+ * @dev: the device
+ * @dir: what it may do
+ * @sync: it need not see the pages as they are: what it writes comes into them
+ *        when it is synchronised
+ * @table: the pages, and where the device finds them
+ */
 struct mapped {
 	struct list_head link;
 	struct device *dev;
 	enum dma_data_direction dir;
+	bool sync;
 	struct sg_table table;
 };
 
@@ -89,6 +98,42 @@ static int fill_table(const struct exported *e, struct sg_table *table,
 	return 0;
 }
 
+static bool needs_sync(struct mapped *m)
+{
+	struct scatterlist *sg;
+	unsigned int n;
+
+	for_each_sgtable_dma_sg(&m->table, sg, n)
+		if (kvcache_need_sync(m->dev, sg_dma_address(sg)))
+			return true;
+	return false;
+}
+
+static bool writes(const struct mapped *m)
+{
+	return m->dir != DMA_TO_DEVICE;
+}
+
+/*
+ * A copy that a device had comes back as a whole: with what it wrote comes what
+ * was there before, over what another device wrote. So there is one that may
+ * write, unless all see the pages themselves.
+ */
+static int add_mapping(struct exported *e, struct mapped *m)
+{
+	struct mapped *other;
+	int err = 0;
+
+	mutex_lock(&e->lock);
+	list_for_each_entry(other, &e->mapped, link)
+		if (writes(m) && writes(other) && (m->sync || other->sync))
+			err = -EBUSY;
+	if (!err)
+		list_add(&m->link, &e->mapped);
+	mutex_unlock(&e->lock);
+	return err;
+}
+
 static struct sg_table *map_dma_buf(struct dma_buf_attachment *at,
 				    enum dma_data_direction dir)
 {
@@ -109,10 +154,14 @@ static struct sg_table *map_dma_buf(struct dma_buf_attachment *at,
 	err = dma_map_sgtable(m->dev, &m->table, dir, 0);
 	if (err)
 		goto free_table;
-	mutex_lock(&e->lock);
-	list_add(&m->link, &e->mapped);
-	mutex_unlock(&e->lock);
+	m->sync = needs_sync(m);
+	err = add_mapping(e, m);
+	if (err)
+		goto unmap;
 	return &m->table;
+unmap:
+	/* Its copy is older than what has been written since. */
+	dma_unmap_sgtable(m->dev, &m->table, dir, DMA_ATTR_SKIP_CPU_SYNC);
 free_table:
 	sg_free_table(&m->table);
 free:

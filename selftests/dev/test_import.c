@@ -293,6 +293,62 @@ TEST_F(import, a_second_mapping_is_as_good_as_the_first)
 	close(other);
 }
 
+TEST_F(import, two_devices_write_only_where_they_see_the_same_memory)
+{
+	static const uint32_t dirs[] = {
+		IMPORTER_BIDIRECTIONAL, IMPORTER_FROM_DEVICE,
+	};
+	int dev = import(self->buf, ANY_LENGTH), id, its, own;
+	int other = import(self->buf, ANY_LENGTH);
+	unsigned int k;
+
+	ASSERT_LE(0, dev);
+	ASSERT_LE(0, other);
+	for (k = 0; k < 2; k++) {
+		id = map(dev, dirs[k], NULL);
+		ASSERT_LE(0, id);
+		ASSERT_EQ(0, fill(dev, id, 0, 0x42, 3 * PAGE));
+		its = map(other, dirs[!k], NULL);
+		own = map(dev, dirs[k], NULL);
+		if (getenv("BOUNCES")) {
+			EXPECT_EQ(-EBUSY, its);
+			EXPECT_EQ(-EBUSY, own);
+		} else {
+			ASSERT_LE(0, its);
+			ASSERT_LE(0, own);
+			ASSERT_EQ(0, fill(other, its, PAGE, 0x43, PAGE));
+			ASSERT_EQ(0, fill(dev, own, 2 * PAGE, 0x44, PAGE));
+		}
+		ASSERT_EQ(0, sync_buf(self->buf, DMA_BUF_SYNC_START |
+				      DMA_BUF_SYNC_RW));
+		EXPECT_TRUE(all_are(AT_NTH(self, 0), 0x42, PAGE));
+		EXPECT_TRUE(all_are(AT_NTH(self, 1),
+				    its < 0 ? 0x42 : 0x43, PAGE));
+		EXPECT_TRUE(all_are(AT_NTH(self, 2),
+				    own < 0 ? 0x42 : 0x44, PAGE));
+		ASSERT_EQ(0, sync_buf(self->buf, DMA_BUF_SYNC_END |
+				      DMA_BUF_SYNC_RW));
+		EXPECT_TRUE(sees(dev, id, PAGE, its < 0 ? 0x42 : 0x43, PAGE));
+		/* Those which read may be many. */
+		if (own >= 0)
+			ASSERT_EQ(0, unmap(dev, own));
+		own = map(other, IMPORTER_TO_DEVICE, NULL);
+		ASSERT_LE(0, own);
+		ASSERT_EQ(0, unmap(other, own));
+		if (its >= 0)
+			ASSERT_EQ(0, unmap(other, its));
+		/* The next one can write when it has gone. */
+		ASSERT_EQ(0, unmap(dev, id));
+		its = map(other, dirs[k], NULL);
+		ASSERT_LE(0, its);
+		ASSERT_EQ(0, fill(other, its, 0, 0x45, PAGE));
+		ASSERT_EQ(0, unmap(other, its));
+		EXPECT_TRUE(all_are(AT_NTH(self, 0), 0x45, PAGE));
+	}
+	close(dev);
+	close(other);
+}
+
 /* ---- pages larger than a folio, devices that take less -------------------- */
 
 TEST_F(import, no_entry_is_longer_than_the_device_takes)

@@ -81,7 +81,7 @@ int kvcache_open(struct inode *inode, struct file *file)
 		kfree(c);
 		return err;
 	}
-	i_size_write(c->inode, 2 * KVCACHE_MAX_POOLS * KVCACHE_WINDOW_SIZE);
+	i_size_write(c->inode, KVCACHE_WINDOWS * KVCACHE_WINDOW_SIZE);
 	mutex_init(&c->attach);
 	c->cmd.ops = &kvcache_cmd_ops;
 	c->cmd.ledger = kvcache.ledger;

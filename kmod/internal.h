@@ -7,6 +7,7 @@
 #ifndef KVCACHE_INTERNAL_H
 #define KVCACHE_INTERNAL_H
 
+#include <linux/bitmap.h>
 #include <linux/completion.h>
 #include <linux/fs.h>
 #include <linux/kobject.h>
@@ -29,6 +30,7 @@
  */
 #define KVCACHE_WINDOW_SHIFT	44
 #define KVCACHE_WINDOW_SIZE	(1ULL << KVCACHE_WINDOW_SHIFT)
+#define KVCACHE_WINDOWS		(2 * KVCACHE_MAX_POOLS)
 
 /* Pages in a list of a pool, by their numbers; 0 ends it. */
 struct kvcache_fifo {
@@ -72,6 +74,7 @@ struct kvcache_pool {
  * @inode: what its mappings are mappings of
  * @link: in kvcache_device.clients, once attached
  * @attach: one KVCACHE_ATTACH, or read() of events, at a time
+ * @windows: those which it ever had a mapping of
  * @mm: the owner's memory, once attached; compared, never used
  * @mn: tells when @mm ends; holds @mm's struct
  * @dead: the owner has ended
@@ -83,6 +86,7 @@ struct kvcache_client {
 	struct inode *inode;
 	struct list_head link;
 	struct mutex attach;
+	DECLARE_BITMAP(windows, KVCACHE_WINDOWS);
 	struct mm_struct *mm;
 	struct mmu_notifier mn;
 	bool dead;

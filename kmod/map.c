@@ -24,9 +24,9 @@ static bool find_window(u64 offset, struct where *w)
 {
 	u64 window = offset >> KVCACHE_WINDOW_SHIFT;
 
-	if (window >= 2 * KVCACHE_MAX_POOLS)
+	if (window >= KVCACHE_WINDOWS)
 		return false;
-	window = array_index_nospec(window, 2 * KVCACHE_MAX_POOLS);
+	window = array_index_nospec(window, KVCACHE_WINDOWS);
 	w->pool = window / 2;
 	w->write = !(window & 1);
 	w->offset = offset & (KVCACHE_WINDOW_SIZE - 1);
@@ -191,6 +191,8 @@ int kvcache_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EPERM;
 	if (!w.write && (vma->vm_flags & VM_WRITE))
 		return -EPERM;
+	/* Before a fault can lock a folio, so that zap_window() sees it. */
+	set_bit(start >> KVCACHE_WINDOW_SHIFT, c->windows);
 	vm_flags_clear(vma, w.write ? VM_MAYEXEC : VM_MAYEXEC | VM_MAYWRITE);
 	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	vma->vm_ops = &kvcache_vm_ops;
@@ -199,17 +201,29 @@ int kvcache_mmap(struct file *file, struct vm_area_struct *vma)
 
 /* ---- removing ------------------------------------------------------------ */
 
+/*
+ * Most clients never map most pools. Whether a window has mappings now cannot be
+ * asked without the lock that unmapping takes: one that is being split is not
+ * in the tree for a moment.
+ */
+static void zap_window(struct kvcache_client *c, u32 window, loff_t at,
+		       loff_t len)
+{
+	if (test_bit(window, c->windows))
+		unmap_mapping_range(c->inode->i_mapping,
+				    ((loff_t)window << KVCACHE_WINDOW_SHIFT) +
+				    at, len, 1);
+}
+
 void kvcache_zap(struct kvcache_client *c, const struct kvcache_pool *p, u32 i,
 		 u32 nr, bool read_only_too)
 {
-	loff_t at = ((loff_t)p->id << (KVCACHE_WINDOW_SHIFT + 1)) +
-		    ((loff_t)i << p->page_shift);
+	loff_t at = (loff_t)i << p->page_shift;
 	loff_t len = (loff_t)nr << p->page_shift;
 
-	unmap_mapping_range(c->inode->i_mapping, at, len, 1);
+	zap_window(c, 2 * p->id, at, len);
 	if (read_only_too)
-		unmap_mapping_range(c->inode->i_mapping,
-				    at + KVCACHE_WINDOW_SIZE, len, 1);
+		zap_window(c, 2 * p->id + 1, at, len);
 }
 
 void kvcache_zap_everywhere(const struct kvcache_pool *p, u32 i)

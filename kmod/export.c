@@ -21,6 +21,8 @@
 #include "compat.h"
 #include "internal.h"
 
+#define MAX_ENTRIES	(1U << 16)	/* of a device's table: 2 MiB */
+
 /**
  * struct exported - what a dma-buf is of
  * @p: the pool, which stays while pages of it are pinned
@@ -85,8 +87,11 @@ static int fill_table(const struct exported *e, struct sg_table *table,
 	u32 n, each = DIV_ROUND_UP(folio, entry);
 	struct scatterlist *sg;
 	size_t at;
-	int err = sg_alloc_table(table, nr_folios(e) * each, GFP_KERNEL);
+	int err;
 
+	if (nr_folios(e) * each > MAX_ENTRIES)
+		return -E2BIG;
+	err = sg_alloc_table(table, nr_folios(e) * each, GFP_KERNEL_ACCOUNT);
 	if (err)
 		return err;
 	for_each_sgtable_sg(table, sg, n) {
@@ -143,7 +148,7 @@ static struct sg_table *map_dma_buf(struct dma_buf_attachment *at,
 
 	if (!e->writable && dir != DMA_TO_DEVICE)
 		return ERR_PTR(-EACCES);
-	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return ERR_PTR(-ENOMEM);
 	m->dev = at->dev;
@@ -221,7 +226,7 @@ static int vmap_dma_buf(struct dma_buf *buf, struct iosys_map *map)
 	void *at;
 
 	pages = kvmalloc_array(nr_folios(e), sizeof(*pages) * per_folio,
-			       GFP_KERNEL);
+			       GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
 	for (n = 0; n < nr_folios(e); n++)

@@ -409,6 +409,40 @@ TEST_F(import, no_entry_is_longer_than_the_device_takes)
 	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
 }
 
+/* A table of 4 KiB each for 272 MiB. */
+TEST_F(import, what_would_be_too_many_entries_is_not_mapped)
+{
+	const uint64_t size = 16 * MIB;
+	struct world *w = &self->w;
+	int pool = dev_pool(w->admin, "large", size, 17), buf, dev;
+	uint64_t pages[17];
+	struct importer_map m;
+
+	ASSERT_LE(0, pool);
+	ASSERT_EQ(0, dev_alloc(w->fd[0], pool, 17, pages));
+	buf = export(w->fd[0], pool, pages, 17);
+	ASSERT_LE(0, buf);
+	dev = import(buf, 4096);
+	ASSERT_LE(0, dev);
+	EXPECT_EQ(-E2BIG, map(dev, IMPORTER_TO_DEVICE, NULL));
+	close(dev);
+	close(buf);
+	/* So many are. A copy of them would be too large. */
+	buf = export(w->fd[0], pool, pages, 16);
+	ASSERT_LE(0, buf);
+	dev = import(buf, 4096);
+	ASSERT_LE(0, dev);
+	if (!getenv("BOUNCES")) {
+		ASSERT_LE(0, map(dev, IMPORTER_TO_DEVICE, &m));
+		EXPECT_EQ(1 << 16, m.out_nr);
+	}
+	close(dev);
+	close(buf);
+	ASSERT_EQ(0, dev_free(w->fd[0], pool, pages, 17));
+	ASSERT_TRUE(dev_settles(w->admin, pool, 17));
+	EXPECT_EQ(0, dev_pool_op(w->admin, pool, KVCACHE_POOL_REMOVE, 0, NULL));
+}
+
 /* ---- as long as the device has them --------------------------------------- */
 
 TEST_F(import, what_is_freed_stays_charged_until_the_device_lets_go)

@@ -87,7 +87,7 @@ check)
 			"$tests/test_import"
 	) || exit
 	# What the in-process backend has to do, the device does the same.
-	run -n same -T 250 -e KVCACHE_TEST_DEVICE=/dev/kvcache 6.12 \
+	run -n same -T 250 -e KVCACHE_TEST_DEVICE=/dev/kvcache 6.1,6.12 \
 		"$conf"vllm "$conf"sglang "$conf"tensorrt_llm \
 		"$conf"transformers "$conf"kvcached "$conf"kvcached_shared \
 		"$unit"cmd "$unit"cmd_values "$unit"seq "$unit"prefix \

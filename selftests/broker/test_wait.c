@@ -320,6 +320,13 @@ TEST_F(broker, maps_that_are_wrong)
 	ASSERT_EQ(-ESTALE, call(fd, KVCB_NR_MAP, &m));
 	m.pages[0] = ~0ULL;
 	ASSERT_EQ(-ESTALE, call(fd, KVCB_NR_MAP, &m));
+	/* The same one twice. */
+	m.nr = 3;
+	ASSERT_EQ(0, alloc(fd, 2, 0, (uint64_t *)m.pages, NULL));
+	m.pages[2] = m.pages[0];
+	ASSERT_EQ(-EINVAL, call(fd, KVCB_NR_MAP, &m));
+	m.nr = 2;
+	ASSERT_EQ(0, call(fd, KVCB_NR_MAP, &m));
 }
 
 TEST_HARNESS_MAIN

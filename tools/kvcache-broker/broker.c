@@ -205,7 +205,7 @@ static int share_out(struct broker *b)
 	rest = max_t(u64, limit / 4, MIN_FDS);
 	b->max_pages = limit - rest;
 	b->max_clients = min_t(u64, (rest - SPARE_FDS) / 2, MAX_CLIENTS);
-	b->max_flying = max_t(u64, MIN_FLYING, min_t(u64, limit / 64, 4096));
+	flight_init(b, limit);
 	return 0;
 }
 
@@ -267,6 +267,7 @@ static void init_lists(struct broker *b)
 	INIT_LIST_HEAD(&b->listeners);
 	INIT_LIST_HEAD(&b->graves);
 	INIT_LIST_HEAD(&b->users);
+	INIT_LIST_HEAD(&b->flyers);
 }
 
 struct broker *broker_new(void)
@@ -329,6 +330,7 @@ void broker_free(struct broker *b)
 	pages_let_go(b);
 	list_for_each_entry_safe(c, next, &b->clients, link)
 		peer_close(c);
+	flight_end(b);
 	while (listed(&b->graves)) {
 		serve_changes(b);
 		publish_step(b);

@@ -198,6 +198,7 @@ static void client_init(struct broker *b, struct client *c, int fd)
 	INIT_LIST_HEAD(&c->job);
 	INIT_LIST_HEAD(&c->listen);
 	INIT_LIST_HEAD(&c->out);
+	INIT_LIST_HEAD(&c->flyer);
 	c->open = b->self;
 	c->open.cmd.client = NULL;
 	c->sock = (struct watch){ sock_event, fd };
@@ -366,11 +367,15 @@ bool peer_reap(struct broker *b)
 void peer_bury(struct broker *b)
 {
 	struct client *c, *next;
+	bool over;
 
 	list_for_each_entry_safe(c, next, &b->graves, link) {
 		if (c->nr_busy || c->nr_waiting || c->open.cmd.client)
 			continue;
+		/* What it did not receive counts until it is gone. */
+		over = flight_over(c);
 		list_del_init(&c->link);
-		client_free(c);
+		if (over)
+			client_free(c);
 	}
 }

@@ -11,14 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <linux/kernel.h>
 #include <linux/list.h>
-#include <linux/sockios.h>
 
 #include "server.h"
 
@@ -128,7 +126,7 @@ int send_pages(struct client *c, u32 cookie, u32 pool, const u64 *handles,
 	int err = 0;
 
 	for (k = 0; !err && k < nr; k += n) {
-		n = min_t(u32, nr - k, KVCB_FDS_MAX);
+		n = min_t(u32, nr - k, c->open.b->max_fds);
 		err = send_some(c, cookie, pool, handles + k, n);
 	}
 	return err;
@@ -137,7 +135,6 @@ int send_pages(struct client *c, u32 cookie, u32 pool, const u64 *handles,
 static void sent(struct client *c, struct out *o)
 {
 	list_del_init(&o->link);
-	c->flying += o->nr_mem;
 	c->nr_busy -= o->counts;
 	out_free(o);
 }
@@ -205,17 +202,9 @@ static bool batch_add(struct broker *b, struct batch *x, struct out *o,
 	return true;
 }
 
-/* Nothing that was sent is on the way any more. */
-static bool all_received(const struct client *c)
-{
-	int bytes;
-
-	return !ioctl(c->sock.fd, SIOCOUTQ, &bytes) && !bytes;
-}
-
 /*
- * As many as go at once: 0; -EMFILE no descriptors can be made; -EBUSY those
- * before were not received.
+ * As many as go at once: 0; -EMFILE no descriptors can be made, or too many are
+ * on the way to others; -EBUSY those before were not received.
  */
 static int batch_fill(struct client *c, struct batch *x)
 {
@@ -230,11 +219,9 @@ static int batch_fill(struct client *c, struct batch *x)
 		fds += o->nr_mem;
 		if (x->nr == BATCH || fds > KVCB_FDS_MAX)
 			break;
-		if (o->nr_mem && c->flying + fds > c->open.b->max_flying) {
-			err = all_received(c) ? 0 : -EBUSY;
-			if (err)
-				break;
-			c->flying = 0;
+		if (o->nr_mem && !flight_room(c, fds)) {
+			err = c->flying ? -EBUSY : -EMFILE;
+			break;
 		}
 		err = batch_add(c->open.b, x, o, &used) ? 0 : -EMFILE;
 		if (err)
@@ -257,6 +244,7 @@ static int send_batch(struct client *c)
 {
 	static struct batch x;
 	int n = batch_fill(c, &x), k;
+	struct out *o;
 
 	if (!n) {
 		n = sendmmsg(c->sock.fd, x.msg, x.nr,
@@ -265,8 +253,11 @@ static int send_batch(struct client *c)
 			n = -errno;
 	}
 	batch_close(&x);
-	for (k = 0; k < n; k++)
-		sent(c, list_first_entry(&c->out, struct out, link));
+	for (k = 0; k < n; k++) {
+		o = list_first_entry(&c->out, struct out, link);
+		flight_add(c, o->nr_mem);
+		sent(c, o);
+	}
 	return n;
 }
 

@@ -222,6 +222,17 @@ bool serve_changes(struct broker *b)
 
 /* ---- requests that are not the ledger's ---------------------------------- */
 
+static bool repeats(const struct kvcb_map *a)
+{
+	u32 i, k;
+
+	for (i = 1; i < a->nr; i++)
+		for (k = 0; k < i; k++)
+			if (a->pages[k] == a->pages[i])
+				return true;
+	return false;
+}
+
 static int map(struct client *c, struct out *reply)
 {
 	const struct kvcb_map *a = (const struct kvcb_map *)reply->body;
@@ -244,6 +255,8 @@ static int map(struct client *c, struct out *reply)
 				    kvl_index(a->pages[i]), false))
 			return -EPERM;
 	}
+	if (repeats(a))
+		return -EINVAL;
 	return send_pages(c, reply->head.cookie, a->pool, a->pages, a->nr);
 }
 

@@ -24,7 +24,6 @@
 #define SLICE_NS	(2 * MSEC_NS)	/* of copying, of truncating, a turn */
 #define BATCH		16		/* messages of a client, a turn */
 #define RETRY_NS	(10 * MSEC_NS)	/* what failed for lack of something */
-#define MIN_FLYING	256		/* descriptors of one command */
 #define MAX_STOCK	256		/* files made ahead, a pool */
 
 #ifndef SO_PEERPIDFD
@@ -169,6 +168,17 @@ void send_drop(struct client *c);
 void send_init(struct broker *b);
 void send_stalled(struct broker *b, struct timer *t);
 
+/* ---- descriptors on the way (flight.c) ----------------------------------- */
+
+/* May @nr more be sent to @c? */
+bool flight_room(struct client *c, u32 nr);
+void flight_add(struct client *c, u32 nr);
+/* Nothing is on the way to @c, which is closed; or it is buried later. */
+bool flight_over(struct client *c);
+/* Whatever is on the way, it is no matter any more. */
+void flight_end(struct broker *b);
+void flight_init(struct broker *b, u64 limit);
+
 /* ---- clients (peer.c) ---------------------------------------------------- */
 
 /* Whose event it is. */
@@ -177,11 +187,18 @@ struct watch {
 	int fd;
 };
 
-/* How many connections a user has. */
+/**
+ * struct user - what a user has
+ * @link: in broker->users
+ * @uid: who
+ * @nr: connections
+ * @flying: descriptors that are on the way to them
+ */
 struct user {
 	struct list_head link;
 	uid_t uid;
 	u32 nr;
+	u32 flying;
 };
 
 /**
@@ -196,7 +213,7 @@ struct user {
  * @peer: who connected
  * @peer_pidfd: that process, or -1
  * @groups: its further groups, @nr_groups
- * @user: for the bound of a user
+ * @user: for the bounds of a user
  * @owner: who attached, 0 nobody yet
  * @comm: its name
  * @dead: the owner has ended, or the connection
@@ -212,6 +229,7 @@ struct user {
  * @events: the request that waits for events, or NULL
  * @out: messages to be sent
  * @flying: descriptors sent since nothing was on the way
+ * @flyer: in broker->flyers, if there are any
  * @stall: when it is given up
  */
 struct client {
@@ -229,7 +247,7 @@ struct client {
 	u32 nr_busy, nr_waiting;
 	struct list_head waiting, publishing, job, listen;
 	struct request *events;
-	struct list_head out;
+	struct list_head out, flyer;
 	u32 flying;
 	struct timer stall;
 };
@@ -315,8 +333,12 @@ bool publish_step(struct broker *b);
  * @gone: a file with nothing in it, in place of one that was taken away
  * @max_pages: files that all pools may have together
  * @nr_pages: that they may need now
- * @max_flying: descriptors sent to a client and not received: what is on the way
- *              to all of them may be bounded, too, and is shared
+ * @max_flying: descriptors that may be on the way to all clients together
+ * @flying: those that are, or were when it was looked up
+ * @max_fds: descriptors of one message
+ * @flyers: clients to whom some are on the way
+ * @look_up_at: not earlier
+ * @sweep: when to look at those that are closed
  * @max_clients: connections
  * @nr_clients: of @clients
  * @stall_ns: for how long a client may take no reply
@@ -342,12 +364,12 @@ struct broker {
 	bool listening;
 	int gone;
 	u64 max_pages, nr_pages;
-	u32 max_clients, nr_clients, max_flying;
+	u32 max_clients, nr_clients, max_flying, flying, max_fds;
 	struct list_head clients, ready, unsent, dying, changes, jobs,
-			 listeners, graves, users;
+			 listeners, graves, users, flyers;
 	u64 stall_ns;
-	u64 posted;
-	struct timer tick, retry, resume;
+	u64 posted, look_up_at;
+	struct timer tick, retry, resume, sweep;
 	struct timer **heap;
 	u32 nr_timers, max_timers;
 	u64 clock_at;

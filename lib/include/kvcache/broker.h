@@ -11,10 +11,10 @@
  *
  * Pages come as descriptors: a reply to ALLOC, PUBLISH or KVCB_NR_MAP is
  * preceded by messages of KVCB_NR_PAGES, with the same cookie, which carry them
- * (SCM_RIGHTS), one for each page, in the order of the entries. Each is a memory
- * file of one page. What is revoked, freed or taken is truncated to nothing:
- * whoever touches it then gets SIGBUS. A page that was taken before its message
- * could be sent comes as a file of no bytes.
+ * (SCM_RIGHTS), one for each page, in the order of the entries, KVCB_FDS_MAX in
+ * a message at most. Each is a memory file of one page. What is revoked, freed or
+ * taken is truncated to nothing: whoever touches it then gets SIGBUS. A page that
+ * was taken before its message could be sent comes as a file of no bytes.
  *
  * PUBLISH makes a copy: the handle is the same, the file is another one, which
  * can only be read, and what was mapped of the old one is gone. The null page is
@@ -90,8 +90,9 @@ struct kvcb_cancel {
  * @__reserved: zero
  * @pages: handles of pages that the caller holds
  *
- * For pages that LOOKUP found. Errors, before any descriptor is sent: EINVAL;
- * ENOENT no such pool; ESTALE; EPERM not the caller's to read.
+ * For pages that LOOKUP found. Errors, before any descriptor is sent: EINVAL,
+ * also if a page is named twice; ENOENT no such pool; ESTALE; EPERM not the
+ * caller's to read.
  */
 struct kvcb_map {
 	__u32 size;

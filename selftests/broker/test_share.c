@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_share.c - what one client, and one user, may have of the broker: there is
+ * something left for everybody else.
+ */
+#include <sys/resource.h>
+
+#include "kit.h"
+
+#define BROKER	65534	/* users, if we may be others */
+#define GREEDY	65533
+#define HONEST	65532
+
+static void become(uid_t uid)
+{
+	pid_t parent = getppid();
+
+	if (!getuid())
+		MUST(!setgid(uid) && !setuid(uid));
+	/* Whoever becomes another forgets it. */
+	MUST(!prctl(PR_SET_PDEATHSIG, SIGKILL) && getppid() == parent);
+}
+
+/* A broker of few descriptors, without the rights of root. */
+static void start_small(SELF, const char *const *more)
+{
+	const char *argv[32] = { "kvcache-broker", "--socket", self->path };
+	struct rlimit small = { 1024, 1024 };
+	int k = 3, file, log;
+
+	while (*more)
+		argv[k++] = *more++;
+	/* It may be in a folder that is not for everybody. */
+	file = open(broker_program(), O_PATH | O_CLOEXEC);
+	ASSERT_GE(file, 0);
+	if (!getuid())
+		ASSERT_EQ(0, chown(self->dir, BROKER, BROKER));
+	self->pid = fork();
+	if (!self->pid) {
+		log = open(self->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+		MUST(log >= 0 && dup2(log, 2) == 2);
+		MUST(!setrlimit(RLIMIT_NOFILE, &small));
+		become(BROKER);
+		fexecve(file, (char *const *)argv, environ);
+		MUST(false);
+	}
+	close(file);
+	ASSERT_GT(self->pid, 0);
+	ASSERT_TRUE(SOON(count_said(self, "started") ||
+			 waitpid(self->pid, NULL, WNOHANG)));
+	ASSERT_EQ(1, count_said(self, "started"));
+}
+#define START_SMALL(self, ...) \
+	start_small(self, (const char *const []){ __VA_ARGS__, NULL })
+
+/* What a child tells. */
+static volatile int *told;
+
+static void make_told(void)
+{
+	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_TRUE(told != MAP_FAILED);
+	*told = 0;
+}
+
+/* A child that is to have told something: it has, and goes on. */
+static pid_t child_that_tells(int (*fn)(SELF, int arg), SELF, int arg)
+{
+	pid_t pid = child_start(fn, self, arg);
+	int status = 0;
+
+	ASSERT_TRUE(SOON(*told || waitpid(pid, &status, WNOHANG)));
+	ASSERT_EQ(1, *told);
+	return pid;
+}
+
+/* ---- descriptors on the way ---------------------------------------------- */
+
+static bool is_cut_off(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, ms) > 0;
+}
+
+/* Pages that are there to be looked up, by keys from 1 on. */
+enum { SHARED = 16 };
+
+static int publisher(SELF, int arg)
+{
+	int fd, k;
+
+	become(GREEDY);
+	fd = connect_to(self->path);
+	MUST(fd >= 0 && !attach_as(fd, "a"));
+	for (k = 1; k <= SHARED; k++) {
+		uint64_t page;
+
+		MUST(!alloc(fd, 1, NEVER, &page, NULL));
+		MUST(!publish(fd, &page, k, NULL));
+	}
+	return 0;
+}
+
+/* Asks for their files as often as it can, and takes none of them. */
+static int hoard(SELF)
+{
+	struct kvcb_map m = { .size = sizeof(m), .nr = SHARED };
+	int fd = connect_to(self->path), k, idle = 0;
+
+	MUST(fd >= 0 && !attach_as(fd, "a"));
+	for (k = 0; k < SHARED; k++) {
+		m.pages[k] = lookup(fd, 1 + k);
+		MUST(m.pages[k]);
+	}
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	for (k = 0; k < 500 && idle < 10;) {
+		if (put(fd, KVCB_NR_MAP, 2 + k, &m) > 0) {
+			k++;
+			continue;
+		}
+		idle++;
+		usleep(1000);
+	}
+	return fd;
+}
+
+static int hoards(SELF, int nr)
+{
+	become(GREEDY);
+	while (nr--)
+		hoard(self);
+	*told = 1;
+	pause();
+	return 0;
+}
+
+/* Two by two; they are cut off, but keep their sockets. */
+static int hoards_one_after_another(SELF, int nr)
+{
+	int fd;
+
+	become(GREEDY);
+	while (nr--) {
+		hoard(self);
+		fd = hoard(self);
+		is_cut_off(fd, 150);
+	}
+	*told = 1;
+	pause();
+	return 0;
+}
+
+static int works(SELF, int uid)
+{
+	uint64_t pages[8];
+	int fd, k;
+
+	become(uid);
+	fd = connect_to(self->path);
+	MUST(fd >= 0 && !attach_as(fd, "a"));
+	for (k = 0; k < 50; k++) {
+		MUST(!alloc(fd, 8, NEVER, pages, NULL));
+		MUST(!free_pages(fd, pages, 8));
+	}
+	return 0;
+}
+
+static bool ended(pid_t pid, int *status)
+{
+	return waitpid(pid, status, WNOHANG) == pid;
+}
+
+/* It gets all that it asks for, in time. */
+static void works_meanwhile(SELF, int uid)
+{
+	pid_t pid = child_start(works, self, uid);
+	int status = -1;
+
+	if (!SOON(ended(pid, &status)))
+		kill(pid, SIGKILL);
+	ASSERT_EQ(0, status);
+}
+
+static void hoarding(SELF, int (*fn)(SELF, int arg), int nr, int honest)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, child_end(child_start(publisher, self, 0)));
+	make_told();
+	pid = child_that_tells(fn, self, nr);
+	works_meanwhile(self, honest);
+	kill(pid, SIGKILL);
+	child_end(pid);
+	works_meanwhile(self, GREEDY);
+	verify(self);
+	ASSERT_TRUE(SOON(open_fds(self->pid) <= self->fds));
+}
+
+static void start_hoarded(SELF, const char *stall)
+{
+	START_SMALL(self, "--pool", "main=8M,page=64K", "--tenant",
+		    "a,mode=0444", "--stall", stall);
+	ASSERT_TRUE(SOON(open_memfds(self->pid) >= 129));
+	self->fds = open_fds(self->pid);
+}
+
+TEST_F(broker, connections_that_read_nothing_leave_something_to_their_user)
+{
+	start_hoarded(self, "30s");
+	hoarding(self, hoards, 5, GREEDY);
+}
+
+TEST_F(broker, a_user_who_reads_nothing_leaves_something_to_others)
+{
+	if (getuid())
+		SKIP(return, "needs root, to be somebody else");
+	start_hoarded(self, "30s");
+	hoarding(self, hoards, 30, HONEST);
+}
+
+/* What they did not receive is on the way yet. */
+TEST_F(broker, who_was_cut_off_counts_for_as_long_as_there_is_a_socket)
+{
+	if (getuid())
+		SKIP(return, "needs root, to be somebody else");
+	start_hoarded(self, "100ms");
+	hoarding(self, hoards_one_after_another, 20, HONEST);
+}
+
+TEST_HARNESS_MAIN

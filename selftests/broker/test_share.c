@@ -229,4 +229,68 @@ TEST_F(broker, who_was_cut_off_counts_for_as_long_as_there_is_a_socket)
 	hoarding(self, hoards_one_after_another, 20, HONEST);
 }
 
+/* ---- connections --------------------------------------------------------- */
+
+/* As many as it can have. */
+static int hog(SELF, int uid)
+{
+	int fd, k, had = 0, out;
+
+	become(uid);
+	for (k = 0; k < 100; k++) {
+		fd = connect_to(self->path);
+		MUST(fd >= 0);
+		out = is_cut_off(fd, 20);
+		had += !out;
+		if (out)
+			close(fd);
+	}
+	/* Some, in any case. */
+	MUST(had > 1 && had < 60);
+	*told = 1;
+	pause();
+	return 0;
+}
+
+static int administers(SELF, int uid)
+{
+	struct kvcache_query q = { .size = sizeof(q) };
+	int fd, nr;
+
+	/* Root, or the user of the broker. */
+	if (uid)
+		become(uid);
+	for (nr = 0; nr < 8; nr++) {
+		fd = connect_to(self->path);
+		MUST(fd >= 0);
+		MUST(!call(fd, KVCACHE_NR_QUERY, &q));
+	}
+	return 0;
+}
+
+/* Each takes what there is, of the 96; there is something for the next. */
+TEST_F(broker, users_who_want_all_connections)
+{
+	const int users[] = { GREEDY, HONEST, 65531, 65530 };
+	pid_t pid[4];
+	int k;
+
+	if (getuid())
+		SKIP(return, "needs root, to be somebody else");
+	start_hoarded(self, "30s");
+	for (k = 0; k < 4; k++) {
+		make_told();
+		pid[k] = child_that_tells(hog, self, users[k]);
+	}
+	works_meanwhile(self, 65529);
+	ASSERT_EQ(0, child_end(child_start(administers, self, 0)));
+	ASSERT_EQ(0, child_end(child_start(administers, self, BROKER)));
+	for (k = 0; k < 4; k++) {
+		kill(pid[k], SIGKILL);
+		child_end(pid[k]);
+	}
+	verify(self);
+	ASSERT_TRUE(SOON(open_fds(self->pid) <= self->fds));
+}
+
 TEST_HARNESS_MAIN

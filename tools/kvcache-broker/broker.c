@@ -30,6 +30,7 @@
 /* Descriptors for all but pages and connections: those of a message above all. */
 #define SPARE_FDS	320
 #define MIN_FDS		512
+#define MAX_RESERVE	64	/* connections */
 
 /* ---- one turn ------------------------------------------------------------ */
 
@@ -205,6 +206,7 @@ static int share_out(struct broker *b)
 	rest = max_t(u64, limit / 4, MIN_FDS);
 	b->max_pages = limit - rest;
 	b->max_clients = min_t(u64, (rest - SPARE_FDS) / 2, MAX_CLIENTS);
+	b->reserve = min_t(u32, b->max_clients / 8, MAX_RESERVE);
 	flight_init(b, limit);
 	return 0;
 }

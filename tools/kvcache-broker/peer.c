@@ -139,34 +139,65 @@ int peer_cgroup_tenant(struct client *c)
 
 /* ---- users --------------------------------------------------------------- */
 
-static struct user *user_get(struct broker *b, uid_t uid)
+static struct user *user_find(struct broker *b, uid_t uid)
 {
-	u32 max = is_admin(b, uid) ? b->max_clients : b->max_clients / 2;
 	struct user *u;
 
-	list_for_each_entry(u, &b->users, link) {
-		if (u->uid != uid)
-			continue;
-		if (u->nr >= max)
-			return NULL;
-		u->nr++;
-		return u;
-	}
+	list_for_each_entry(u, &b->users, link)
+		if (u->uid == uid)
+			return u;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return NULL;
 	u->uid = uid;
-	u->nr = 1;
 	list_add_tail(&u->link, &b->users);
 	return u;
 }
 
-static void user_put(struct user *u)
+static void user_drop(struct user *u)
 {
-	if (--u->nr)
+	if (u->nr)
 		return;
 	list_del_init(&u->link);
 	free(u);
+}
+
+/*
+ * Administrators have a part of the connections to themselves. Of the others a
+ * user has at most half of what is left, so that there is one for the next.
+ */
+static bool may_connect(const struct broker *b, const struct user *u)
+{
+	u32 others = b->nr_open - u->nr + b->reserve;
+
+	if (is_admin(b, u->uid))
+		return true;
+	return others < b->max_clients &&
+	       u->nr < (b->max_clients - others + 1) / 2;
+}
+
+static struct user *user_get(struct broker *b, uid_t uid)
+{
+	struct user *u = user_find(b, uid);
+
+	if (!u)
+		return NULL;
+	if (!may_connect(b, u)) {
+		user_drop(u);
+		return NULL;
+	}
+	u->nr++;
+	b->nr_open++;
+	return u;
+}
+
+static void user_put(struct broker *b, struct user *u)
+{
+	u->nr--;
+	b->nr_open--;
+	user_drop(u);
+	if (!b->listening)
+		timer_arm(b, &b->resume, b->now);
 }
 
 /* ---- the beginning ------------------------------------------------------- */
@@ -213,7 +244,7 @@ static void client_free(struct client *c)
 	if (c->peer_pidfd >= 0)
 		close(c->peer_pidfd);
 	if (c->user)
-		user_put(c->user);
+		user_put(c->open.b, c->user);
 	free(c->groups);
 	free(c);
 }
@@ -277,7 +308,7 @@ void peer_accept(struct broker *b, struct watch *w, u32 events)
 {
 	int k, fd;
 
-	for (k = 0; k < ACCEPT_BATCH && b->nr_clients < b->max_clients; k++) {
+	for (k = 0; k < ACCEPT_BATCH && b->nr_open < b->max_clients; k++) {
 		fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd >= 0) {
 			client_new(b, fd);
@@ -339,8 +370,6 @@ void peer_close(struct client *c)
 	shutdown(c->sock.fd, SHUT_RDWR);
 	list_move_tail(&c->link, &b->graves);
 	b->nr_clients--;
-	if (!b->listening)
-		timer_arm(b, &b->resume, b->now);
 }
 
 bool peer_reap(struct broker *b)

@@ -340,7 +340,9 @@ bool publish_step(struct broker *b);
  * @look_up_at: not earlier
  * @sweep: when to look at those that are closed
  * @max_clients: connections
+ * @reserve: of these, for administrators
  * @nr_clients: of @clients
+ * @nr_open: connections, also those that are over and not buried yet
  * @stall_ns: for how long a client may take no reply
  * @posted: kvl_posted() when it was looked at last
  * @tick: when the ledger has something to do
@@ -364,7 +366,8 @@ struct broker {
 	bool listening;
 	int gone;
 	u64 max_pages, nr_pages;
-	u32 max_clients, nr_clients, max_flying, flying, max_fds;
+	u32 max_clients, reserve, nr_clients, nr_open;
+	u32 max_flying, flying, max_fds;
 	struct list_head clients, ready, unsent, dying, changes, jobs,
 			 listeners, graves, users, flyers;
 	u64 stall_ns;

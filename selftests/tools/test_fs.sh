@@ -408,10 +408,12 @@ other 1048576" && rmdir "$mnt/tenants/two" && ctl pool rm other &&
 # Each of them once, in several replies.
 many()
 {
-	i=0
-	while [ $i -lt 150 ]; do
+	i=0 nr=500
+	[ ! -e /etc/plan ] || nr=70
+	long=$(printf '%50s' '' | tr ' ' a)
+	while [ $i -lt $nr ]; do
 		i=$((i + 1))
-		echo "$mnt/tenants/many-$i"
+		echo "$mnt/tenants/many-$long-$i"
 	done >"$tmp/names"
 	xargs mkdir <"$tmp/names" || return
 	find "$mnt/tenants" -maxdepth 1 -name 'many-*' | sort >"$tmp/found"
@@ -474,19 +476,32 @@ again()
 		fails "No such file" cat "$mnt/pools/scenario/size" &&
 		[ -n "$(member uid green)" ] && rmdir "$mnt/tenants/green"
 }
-if [ -n "$serves" ]; then
-	exec 7<"$mnt/pools/scenario/size"
+dies()
+{
 	kill -s KILL "$serves"
 	wait "$serves" 2>/dev/null
-	check "without a broker" without_it
-	exec 7<&-
+}
+# What kit.sh ends is set, too.
+# shellcheck disable=SC2034
+starts()
+{
 	"$build/kvcache-broker" --socket "$where" --pool new=1M,page=64K \
 		>>"$tmp/broker.log" 2>&1 &
 	serves=$!
-	# What kit.sh ends.
-	# shellcheck disable=SC2034
 	broker=$serves broker_pid=$serves
+	until_true ctl info >/dev/null 2>&1
+}
+if [ -n "$serves" ]; then
+	exec 7<"$mnt/pools/scenario/size"
+	dies
+	check "without a broker" without_it
+	exec 7<&-
+	starts
 	check "a broker that is started anew" again
+	# Nobody looked in between: the first who does is not told of it.
+	dies
+	starts
+	check "another one, unnoticed" is pools/new/size 1048576
 	chmod 666 "$where"
 else
 	skip "a broker that is started anew" "the module is not started anew here"

@@ -46,10 +46,11 @@ int kvl_cmd_tenant_remove(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	rc = kvl_tenant_remove(x->ledger, a->tenant, &f->tenant, &pages, now);
 	if (rc >= 0)
 		a->out_pages += pages;
-	f->work = rc > 0;
+	f->work = rc == KVL_WORK;
 	if (rc > 0)
 		return -EAGAIN;
-	f->reply = !rc;
+	/* Somebody attached after it began: what is gone is gone. */
+	f->reply = !rc || (f->again && rc == -EBUSY);
 	return rc;
 }
 
@@ -166,9 +167,12 @@ static int pool_resize(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	if (kvl_pool_info(x->ledger, a->pool, &info))
 		return -ENOENT;
 	f->nr_pages = info.nr_pages;
-	f->work = rc > 0;
+	f->work = rc == KVL_WORK;
 	if (rc > 0)
 		return -EAGAIN;
+	/* A min was raised after it began: that is as far as it could. */
+	if (f->again && rc == -EINVAL)
+		rc = -EBUSY;
 	/* A pool that could not shrink all the way says how far it came. */
 	f->reply = !rc || rc == -EBUSY;
 	return rc;

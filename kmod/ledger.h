@@ -217,6 +217,10 @@ u64 kvl_next_tick(const struct kvl *l);
  */
 int kvl_verify(const struct kvl *l, char *why, size_t len);
 
+/* What is done in slices says so, until it returns something else. */
+#define KVL_MORE	1	/* it did a slice: call again */
+#define KVL_WORK	2	/* pages are on their way: finish the work first */
+
 /* ---- pools -------------------------------------------------------------- */
 
 #define KVL_POOL_DIRECT	(1U << 0)	/* no work: cleared when handed out */
@@ -259,9 +263,9 @@ int kvl_pool_remove(struct kvl *l, u32 pool, struct kvl_pool **out);
  * @now: time
  *
  * Shrinking takes FREE pages off the end and gives up takeable ones there,
- * down to the last page in use. Return: 0; 1 it did a slice of it, or pages
- * became work: finish that and call again; -EBUSY shrunk as far as it could;
- * -E2BIG above its capacity; -EINVAL below the sum of all min, or 0; -ENOENT.
+ * down to the last page in use. Return: 0; KVL_MORE; KVL_WORK; -EBUSY shrunk as
+ * far as it could; -E2BIG above its capacity; -EINVAL less pages, without those
+ * lost, than the sum of all min, or 0; -ENOENT.
  */
 int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now);
 
@@ -349,9 +353,8 @@ int kvl_tenant_trim(struct kvl *l, u32 tenant, u32 pool, u32 budget, u64 now);
  * @pages: cached pages that this call gave up, or NULL
  * @now: time
  *
- * Return: 0; 1 it did a slice of it, or pages became work: finish that and call
- * again; -EBUSY clients, or pages in use (RETIRING ones that are stuck too);
- * -ENOENT.
+ * Return: 0; KVL_MORE; KVL_WORK; -EBUSY clients, or pages in use (RETIRING ones
+ * that are stuck too); -ENOENT.
  */
 int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 		      u64 *pages, u64 now);

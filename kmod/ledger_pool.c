@@ -206,7 +206,8 @@ int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
 	*out = p->nr_pages;
 	if (nr_pages > p->capacity)
 		return -E2BIG;
-	if (!nr_pages || nr_pages < p->sum_min)
+	if (!nr_pages || nr_pages < min_t(u64, p->nr_pages,
+					  p->sum_min + p->lost))
 		return -EINVAL;
 	kvl_advance(l, p, now);
 	if (nr_pages >= p->nr_pages)
@@ -219,10 +220,10 @@ int kvl_pool_resize(struct kvl *l, u32 pool, u64 nr_pages, u64 *out, u64 now)
 	kvl_limits_changed(l, p);
 	kvl_pump(l, p);
 	if (all)
-		return p->nr_pages != nr_pages;
+		return p->nr_pages != nr_pages ? KVL_MORE : 0;
 	last = &p->page[p->nr_pages];
 	return last->state == KVCACHE_PAGE_RETIRING &&
-	       !(last->flags & KVL_PF_STUCK) ? 1 : -EBUSY;
+	       !(last->flags & KVL_PF_STUCK) ? KVL_WORK : -EBUSY;
 }
 
 u64 kvl_pool_pages(const struct kvl *l, u32 pool)

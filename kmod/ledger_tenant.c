@@ -56,8 +56,11 @@ static int kvl_set_test(const struct kvl *l, const struct kvl_tenant *t,
 	if (arg->min > arg->max || arg->low > arg->max)
 		return -EINVAL;
 	old = t->id ? p->acct[t->id].min : 0;
+	/* What was promised before pages were lost may stay so. */
+	if (arg->min <= old)
+		return 0;
 	if (arg->min > p->nr_pages ||
-	    p->sum_min - old + arg->min > p->nr_pages)
+	    p->sum_min - old + arg->min > p->nr_pages - p->lost)
 		return -ENOSPC;
 	return 0;
 }
@@ -488,7 +491,7 @@ int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 	struct kvl_tenant *t = kvl_tenant_get(l, tenant);
 	struct kvl_account *a;
 	struct kvl_pool *p;
-	u64 left = 0;
+	u64 left = 0, more = 0;
 	u32 k, done = 0;
 
 	if (!t)
@@ -502,12 +505,13 @@ int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
 		kvl_advance(l, p, now);
 		a = &p->acct[tenant];
 		done += kvl_trim(l, p, a, true, l->slice - done);
+		more += a->takeable;
 		left += a->cur;
 	}
 	if (pages)
 		*pages = done;
 	if (left)
-		return 1;
+		return more ? KVL_MORE : KVL_WORK;
 	kvl_drop_grants(l, t);
 	l->tenant[tenant] = NULL;
 	list_del_init(&t->link);

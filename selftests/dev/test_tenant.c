@@ -429,7 +429,8 @@ static void *look_up_meanwhile(void *arg)
 	for (k = 0; k < SLICES; k++) {
 		if (__atomic_load_n(&l->stop, __ATOMIC_RELAXED))
 			break;
-		dev_lookup(l->w->fd[RED], l->pool, k, &page);
+		/* Those that are taken last. */
+		dev_lookup(l->w->fd[RED], l->pool, SLICES - 1 - k, &page);
 	}
 	return NULL;
 }

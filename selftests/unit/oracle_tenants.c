@@ -140,8 +140,9 @@ int orc_resize(struct oracle *o, u32 pool, u64 nr, u64 *out, u64 now)
 	orc_serve(o, pool);
 	g = &p->page[p->nr];
 	if (p->nr <= end || p->nr == nr)
-		return p->nr != nr;
-	return g->state == KVCACHE_PAGE_RETIRING && !g->stuck ? 1 : -EBUSY;
+		return p->nr != nr ? KVL_MORE : 0;
+	return g->state == KVCACHE_PAGE_RETIRING && !g->stuck ? KVL_WORK :
+								-EBUSY;
 }
 
 int orc_drain(struct oracle *o, u32 pool, u64 now)
@@ -530,7 +531,7 @@ int orc_tenant_trim(struct oracle *o, u32 tenant, u32 pool, u32 budget, u64 now)
 
 int orc_tenant_remove(struct oracle *o, u32 tenant, u64 *pages, u64 now)
 {
-	u64 left = 0;
+	u64 left = 0, more = 0;
 
 	if (tenant >= ORC_TENANTS || !o->tenant[tenant].used)
 		return -ENOENT;
@@ -547,10 +548,11 @@ int orc_tenant_remove(struct oracle *o, u32 tenant, u64 *pages, u64 now)
 			continue;
 		orc_call(o, k, now);
 		*pages += trim(o, k, tenant, true, orc_slice(o) - *pages);
+		more += orc_takeable(o, k, tenant);
 		left += orc_cur(o, k, tenant);
 	}
 	if (left)
-		return 1;
+		return more ? KVL_MORE : KVL_WORK;
 	o->tenant[tenant].used = false;
 	for (u32 t = 1; t < ORC_TENANTS; t++) {
 		struct orc_grant *g = &o->tenant[t].from[tenant];

@@ -179,13 +179,13 @@ TEST_F(ledger, shrinking_with_work)
 	add_pool(self, "host", 4, 0, 0);
 	c = add_user(self, "a", 0, 0, NO_LIMIT);
 	cache(self, c, 4, 1, h);
-	DO(1, kvl_pool_resize(self->l, 0, 2, &nr, self->now));
+	DO(KVL_WORK, kvl_pool_resize(self->l, 0, 2, &nr, self->now));
 	ASSERT_EQ(4, nr);
 	ASSERT_EQ(2, do_work(self, true));
 	DO(0, kvl_pool_resize(self->l, 0, 2, &nr, self->now));
 	ASSERT_EQ(2, pool_of(self).nr_cached);
 	/* A page that is stuck is in use. */
-	DO(1, kvl_pool_resize(self->l, 0, 1, &nr, self->now));
+	DO(KVL_WORK, kvl_pool_resize(self->l, 0, 1, &nr, self->now));
 	ASSERT_EQ(1, do_work(self, false));
 	DO(-EBUSY, kvl_pool_resize(self->l, 0, 1, &nr, self->now));
 	ASSERT_EQ(2, nr);
@@ -454,7 +454,7 @@ TEST_F(ledger, a_page_whose_memory_broke_leaves_its_pool)
 	struct kvl_client *a, *b;
 	struct kvcache_event ev[8];
 	struct kvl_tenant *t;
-	u64 h[8], g[1];
+	u64 h[8], g[1], nr;
 	u32 k;
 
 	add_pool(self, "host", 8, 0, 0);
@@ -497,6 +497,10 @@ TEST_F(ledger, a_page_whose_memory_broke_leaves_its_pool)
 	/* They are nobody's, and not for anybody. */
 	ASSERT_EQ(1, missing(self, a, 6, -E2BIG));
 	ASSERT_EQ(2, missing(self, a, 5, -ENOSPC));
+	DO(-ENOSPC, set_limits(self, 1, 6, 0, NO_LIMIT, NEVER));
+	DO(0, set_limits(self, 1, 5, 0, NO_LIMIT, NEVER));
+	DO(-EINVAL, kvl_pool_resize(self->l, 0, 7, &nr, self->now));
+	DO(0, set_limits(self, 1, 0, 0, NO_LIMIT, NEVER));
 	DO(0, put(self, a, &h[2], 2));
 	ASSERT_EQ(2, do_work(self, true));
 	die(self, a);

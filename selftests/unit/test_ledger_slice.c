@@ -99,6 +99,27 @@ TEST_F(ledger, a_request_under_way_waits_until_the_max_is_met)
 	ASSERT_EQ(5, info_of(self, 1).cur);
 }
 
+/* Work is waited for when there is nothing else to do. */
+TEST_F(ledger, a_slice_is_not_held_up_by_work)
+{
+	struct kvl_client *c = sliced_user(self, 12, 5, 0);
+	struct kvl_tenant *t;
+	u64 h[12], nr;
+
+	cache(self, c, 12, 100, h);
+	die(self, c);
+	DO(KVL_WORK, kvl_pool_resize(self->l, 0, 10, &nr, self->now));
+	ASSERT_EQ(2, do_work(self, true));
+	DO(0, kvl_pool_resize(self->l, 0, 10, &nr, self->now));
+	DO(KVL_MORE, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
+	DO(KVL_WORK, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
+	ASSERT_EQ(10, do_work(self, true));
+	DO(0, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
+	kvl_tenant_free(t);
+	DO(KVL_MORE, kvl_pool_resize(self->l, 0, 1, &nr, self->now));
+	ASSERT_EQ(5, nr);
+}
+
 /* What is found meanwhile is in use, so the max is enforced as on such pages. */
 TEST_F(ledger, lookups_between_slices_do_not_escape_a_lower_max)
 {
@@ -216,7 +237,7 @@ TEST_F(ledger, what_goes_takes_its_unfinished_slices_with_it)
 	cache(self, c, 6, 100, h);
 	DO(0, set_limits(self, 1, 0, 0, 1, self->now + 5));
 	die(self, c);
-	DO(1, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
+	DO(KVL_MORE, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
 	DO(0, kvl_tenant_remove(self->l, 1, &t, NULL, self->now));
 	kvl_tenant_free(t);
 	ASSERT_EQ(NEVER, kvl_next_tick(self->l));
@@ -239,24 +260,24 @@ TEST_F(ledger, removal_and_resizing_go_by_slices)
 
 	cache(self, c, 12, 100, h);
 	die(self, c);
-	DO(1, kvl_pool_resize(self->l, 0, 4, &nr, self->now));
+	DO(KVL_MORE, kvl_pool_resize(self->l, 0, 4, &nr, self->now));
 	ASSERT_EQ(7, nr);
 	ASSERT_EQ(7, info_of(self, 1).cur);
 	DO(0, kvl_pool_resize(self->l, 0, 4, &nr, self->now));
 	ASSERT_EQ(4, nr);
-	DO(1, kvl_pool_resize(self->l, 0, 24, &nr, self->now));
+	DO(KVL_MORE, kvl_pool_resize(self->l, 0, 24, &nr, self->now));
 	ASSERT_EQ(9, nr);
-	DO(1, kvl_pool_resize(self->l, 0, 15, &nr, self->now));
+	DO(KVL_MORE, kvl_pool_resize(self->l, 0, 15, &nr, self->now));
 	DO(0, kvl_pool_resize(self->l, 0, 15, &nr, self->now));
 	ASSERT_EQ(15, nr);
 	c = add_client(self, 1);
 	cache(self, c, 8, 200, h);
 	die(self, c);
 	ASSERT_EQ(12, info_of(self, 1).cur);
-	DO(1, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
+	DO(KVL_MORE, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
 	ASSERT_EQ(5, pages);
 	ASSERT_EQ(7, info_of(self, 1).cur);
-	DO(1, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
+	DO(KVL_MORE, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
 	DO(0, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
 	ASSERT_EQ(2, pages);
 	kvl_tenant_free(t);

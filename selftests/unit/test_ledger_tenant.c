@@ -484,7 +484,7 @@ TEST_F(ledger, removal_in_two_phases)
 	a = add_user(self, "a", 0, 0, NO_LIMIT);
 	cache(self, a, 2, 1, h);
 	die(self, a);
-	DO(1, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
+	DO(KVL_WORK, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));
 	ASSERT_EQ(2, pages);
 	ASSERT_EQ(2, do_work(self, true));
 	DO(0, kvl_tenant_remove(self->l, 1, &t, &pages, self->now));

@@ -665,7 +665,8 @@ struct kvcache_tenant_set {
  * REMOVE gives up the tenant's cached pages. FLUSH gives up its cached pages
  * and forgets the keys of its shared ones.
  *
- * Errors: ENOENT; EBUSY (REMOVE) it has clients or pages in use.
+ * Errors: ENOENT; EBUSY (REMOVE) it has clients or pages in use. If one attached
+ * after it began, cached pages are gone all the same: @out_pages of them.
  */
 struct kvcache_tenant_ref {
 	__u32 size;
@@ -910,8 +911,9 @@ struct kvcache_page_get {
  *
  * Errors: EEXIST the name is taken; ENOMEM; ENOSPC too many pools; EBUSY
  * pages in use (REMOVE; RESIZE: where the pages to go are in use, the pool has
- * shrunk as far as it could, and @out_nr_pages says how far); EINVAL fewer
- * pages than the sum of all min; E2BIG more than the pool was made for.
+ * shrunk as far as it could, and @out_nr_pages says how far; so where a min was
+ * raised after it began); EINVAL fewer pages, without those lost to errors of
+ * memory, than the sum of all min; E2BIG more than the pool was made for.
  */
 struct kvcache_pool_set {
 	__u32 size;

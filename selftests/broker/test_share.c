@@ -293,4 +293,98 @@ TEST_F(broker, users_who_want_all_connections)
 	ASSERT_TRUE(SOON(open_fds(self->pid) <= self->fds));
 }
 
+/* ---- requests that wait -------------------------------------------------- */
+
+static long resident_kb(pid_t pid)
+{
+	char path[64], line[128];
+	long kb = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "r");
+	ASSERT_TRUE(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+			break;
+	fclose(f);
+	return kb;
+}
+
+/* An ALLOC in as long a message as there can be. */
+static void ask_at_length(int fd, uint32_t cookie)
+{
+	static union {
+		struct kvcache_alloc a;
+		char bytes[KVCB_MSG_MAX - sizeof(struct kvcb_head)];
+	} x;
+
+	x.a.size = sizeof(x);
+	x.a.nr = 1;
+	x.a.deadline_ns = NEVER;
+	ASSERT_GT(put(fd, KVCACHE_NR_ALLOC, cookie, &x), 0);
+}
+
+TEST_F(broker, requests_of_a_user_that_wait)
+{
+	enum { MANY = KVCB_WAITING_USER / KVCB_WAITING };
+	static union {
+		struct kvcache_alloc a;
+		struct got g;
+	} x;
+	uint64_t pages[64];
+	int fd, w[MANY], k, j;
+	long kb;
+
+	start(self);
+	fd = client(self, "a");
+	ASSERT_EQ(0, alloc(fd, 64, 0, pages, NULL));
+	kb = resident_kb(self->pid);
+	for (k = 0; k < MANY; k++) {
+		w[k] = client(self, "a");
+		for (j = 0; j < KVCB_WAITING; j++)
+			ask_at_length(w[k], j);
+	}
+	ASSERT_TRUE(SOON(pool_info(fd).waiters == KVCB_WAITING_USER));
+	/* Not what was sent: that is 32 MB. */
+	ASSERT_LT(resident_kb(self->pid) - kb, 20 << 10);
+	/* There is a bound, until one of them is done. */
+	ask_at_length(fd, 1);
+	ASSERT_EQ(-EBUSY, await(fd, 1, &x.a, NULL));
+	ASSERT_EQ(0, free_pages(fd, pages, 1));
+	ASSERT_EQ(0, await(w[0], 0, &x.a, NULL));
+	/* It is the struct that is known here, of the size that it had. */
+	ASSERT_EQ(KVCB_MSG_MAX - sizeof(struct kvcb_head), x.a.size);
+	ask_at_length(fd, 2);
+	ASSERT_TRUE(SOON(pool_info(fd).waiters == KVCB_WAITING_USER));
+	for (k = 0; k < MANY; k++)
+		close(w[k]);
+	close(fd);
+	at_rest(self);
+}
+
+/* What is not known of a struct is not ignored. */
+TEST_F(broker, a_struct_that_is_longer_than_any)
+{
+	static union {
+		struct kvcache_alloc a;
+		char bytes[sizeof(struct kvcache_alloc) + 1];
+	} x = { .a = { .size = sizeof(x.bytes), .nr = 1 } };
+	static struct got g;
+	int fd;
+
+	start(self);
+	fd = client(self, "a");
+	x.bytes[sizeof(x.bytes) - 1] = 1;
+	ASSERT_GT(put(fd, KVCACHE_NR_ALLOC, 1, &x), 0);
+	ASSERT_EQ(sizeof(g.head), get(fd, &g));
+	ASSERT_EQ(-E2BIG, g.head.rc);
+	x.bytes[sizeof(x.bytes) - 1] = 0;
+	ASSERT_GT(put(fd, KVCACHE_NR_ALLOC, 2, &x), 0);
+	ASSERT_GT(get(fd, &g), 0);
+	ASSERT_EQ(KVCB_NR_PAGES, g.head.nr);
+	ASSERT_EQ(sizeof(g.head) + sizeof(x.a), get(fd, &g));
+	ASSERT_EQ(0, g.head.rc);
+}
+
 TEST_HARNESS_MAIN

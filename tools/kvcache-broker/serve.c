@@ -32,6 +32,20 @@ struct inbox {
 	} data[BATCH];
 };
 
+/* Bytes of a request's struct, 0 if there is no such request. */
+static u32 struct_size(u32 nr)
+{
+	size_t frame = kvl_cmd_frame_size(nr);
+
+	switch (nr) {
+	case KVCB_NR_MAP:
+		return sizeof(struct kvcb_map);
+	case KVCB_NR_EVENTS:
+		return sizeof(struct kvcb_events);
+	}
+	return frame ? frame - offsetof(struct kvl_cmd_frame, arg) : 0;
+}
+
 /* ---- the way of a command ------------------------------------------------ */
 
 int request_run(struct request *r)
@@ -93,6 +107,7 @@ void request_end(struct request *r, int rc)
 	if (!rc && r->nr == KVCACHE_NR_PUBLISH && published(r))
 		peer_close(c);
 	rc = kvl_cmd_end(&c->open.cmd, r->f, r->reply->body, rc);
+	memcpy(r->reply->body, &r->said, sizeof(r->said));
 	send_reply(c, r->reply, rc, r->f->reply ? r->size : 0);
 	free(r);
 }
@@ -152,14 +167,11 @@ static void dispatch(struct request *r, const struct ucred *sender)
 
 /* A command of the ABI. @reply is used, or -errno. */
 static int command(struct client *c, const struct ucred *sender,
-		   struct out *reply, u32 size)
+		   struct out *reply, u32 size, u32 said)
 {
-	size_t frame = kvl_cmd_frame_size(reply->head.nr);
 	struct request *r;
 
-	if (!frame)
-		return -ENOTTY;
-	r = malloc(sizeof(*r) + frame);
+	r = malloc(sizeof(*r) + kvl_cmd_frame_size(reply->head.nr));
 	if (!r)
 		return -ENOMEM;
 	memset(r, 0, sizeof(*r) + offsetof(struct kvl_cmd_frame, arg));
@@ -169,6 +181,7 @@ static int command(struct client *c, const struct ucred *sender,
 	r->nr = reply->head.nr;
 	r->reply = reply;
 	r->size = size;
+	r->said = said;
 	r->f->request = &r->alloc;
 	r->f->admin = r->nr >= KVCACHE_NR_TENANT_CREATE &&
 		     peer_admin(c, sender);
@@ -265,20 +278,14 @@ static int own_request(struct client *c, struct out *reply, u32 size)
 {
 	int rc;
 
-	switch (reply->head.nr) {
-	case KVCB_NR_MAP:
-		if (size != sizeof(struct kvcb_map))
-			return -EINVAL;
-		rc = map(c, reply);
-		if (!rc)
-			send_reply(c, reply, 0, 0);
-		return rc;
-	case KVCB_NR_EVENTS:
-		if (size != sizeof(struct kvcb_events))
-			return -EINVAL;
+	if (size != struct_size(reply->head.nr))
+		return -EINVAL;
+	if (reply->head.nr == KVCB_NR_EVENTS)
 		return wait_for_events(c, reply);
-	}
-	return -ENOTTY;
+	rc = map(c, reply);
+	if (!rc)
+		send_reply(c, reply, 0, 0);
+	return rc;
 }
 
 /* ---- messages ------------------------------------------------------------ */
@@ -302,11 +309,43 @@ static void cancel(struct client *c, const struct ucred *sender,
 		wait_cancel(c, a->cookie);
 }
 
+static bool is_zero(const char *at, const char *end)
+{
+	while (at < end)
+		if (*at++)
+			return false;
+	return true;
+}
+
+/*
+ * How much of the struct is kept: what we know of it. The rest is of a newer
+ * one, or there to be kept for as long as the request waits.
+ */
+static int check(const struct kvcb_head *head, u32 *size)
+{
+	const char *body = (const char *)(head + 1);
+	u32 known = struct_size(head->nr), said;
+
+	if (*size < sizeof(said) || head->rc)
+		return -EINVAL;
+	memcpy(&said, body, sizeof(said));
+	if (said != *size)
+		return -EINVAL;
+	if (!known)
+		return -ENOTTY;
+	if (head->nr >= KVCB_NR_CANCEL || *size <= known)
+		return 0;
+	if (!is_zero(body + known, body + *size))
+		return -E2BIG;
+	*size = known;
+	return 0;
+}
+
 /* False: it is no request. */
 static bool message(struct client *c, const struct ucred *sender,
 		    const struct kvcb_head *head, u32 len)
 {
-	u32 size = len - sizeof(*head), said = 0;
+	u32 size = len - sizeof(*head);
 	struct out *reply;
 	int rc;
 
@@ -316,20 +355,22 @@ static bool message(struct client *c, const struct ucred *sender,
 		cancel(c, sender, head, size);
 		return true;
 	}
-	/* Its struct is ours to write, and may be larger than what was sent. */
+	rc = may_call(c, sender);
+	if (!rc)
+		rc = check(head, &size);
+	if (rc)
+		size = 0;
+	/* Its struct is ours to write. */
 	reply = out_new(head, size);
 	if (!reply)
 		return false;
 	memcpy(reply->body, head + 1, size);
-	if (size >= sizeof(said))
-		memcpy(&said, reply->body, sizeof(said));
+	if (size)
+		memcpy(reply->body, &size, sizeof(size));
 	c->nr_busy++;
-	rc = may_call(c, sender);
-	if (!rc && (said != size || size < sizeof(said) || head->rc))
-		rc = -EINVAL;
 	if (!rc)
 		rc = head->nr < KVCB_NR_CANCEL ?
-		     command(c, sender, reply, size) :
+		     command(c, sender, reply, size, len - sizeof(*head)) :
 		     own_request(c, reply, size);
 	if (rc)
 		send_reply(c, reply, rc, 0);

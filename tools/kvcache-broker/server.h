@@ -193,12 +193,14 @@ struct watch {
  * @uid: who
  * @nr: connections
  * @flying: descriptors that are on the way to them
+ * @nr_waiting: requests of theirs that wait for pages
  */
 struct user {
 	struct list_head link;
 	uid_t uid;
 	u32 nr;
 	u32 flying;
+	u32 nr_waiting;
 };
 
 /**
@@ -276,6 +278,7 @@ struct publication;
  * @reply: the reply to be; its body is the caller's struct
  * @nr: the command
  * @size: bytes of the struct
+ * @said: those that the caller has
  * @begun: broker->changes: kvl_cmd_begin() was called
  * @alloc: KVCACHE_ALLOC
  * @timer: of one that waits
@@ -288,6 +291,7 @@ struct request {
 	struct out *reply;
 	u32 nr;
 	u32 size;
+	u32 said;
 	bool begun;
 	struct kvl_request alloc;
 	struct timer timer;

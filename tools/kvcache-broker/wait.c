@@ -21,6 +21,7 @@ static void wait_add(struct request *r, void (*fn)(struct broker *b,
 
 	list_add_tail(&r->link, &c->waiting);
 	c->nr_waiting++;
+	c->user->nr_waiting += r->nr == KVCACHE_NR_ALLOC;
 	c->nr_busy--;
 	r->timer.fn = fn;
 	timer_arm(c->open.b, &r->timer, at);
@@ -30,6 +31,7 @@ static void wait_del(struct request *r)
 {
 	list_del_init(&r->link);
 	r->c->nr_waiting--;
+	r->c->user->nr_waiting -= r->nr == KVCACHE_NR_ALLOC;
 	r->c->nr_busy++;
 	timer_stop(r->c->open.b, &r->timer);
 }
@@ -58,7 +60,8 @@ static void pages_late(struct broker *b, struct timer *t)
 void wait_for_pages(struct request *r)
 {
 	u64 deadline = r->f->arg.alloc.deadline_ns;
-	bool many = r->c->nr_waiting >= KVCB_WAITING;
+	bool many = r->c->nr_waiting >= KVCB_WAITING ||
+		    r->c->user->nr_waiting >= KVCB_WAITING_USER;
 
 	wait_add(r, pages_late, r->alloc.nowait ? KVCACHE_TIME_NEVER :
 		 deadline);

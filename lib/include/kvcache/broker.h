@@ -27,7 +27,8 @@
  * A message that is no request at all (wrong magic, shorter than its head,
  * longer than KVCB_MSG_MAX) ends the connection; descriptors that come with one
  * are dropped. A request whose struct's size is not what is left of the message
- * is EINVAL. All numbers are of the host's byte order.
+ * is EINVAL. What it has beyond the struct that the broker knows must be zero
+ * (E2BIG), and does not come back. All numbers are of the host's byte order.
  */
 #ifndef KVCACHE_BROKER_H
 #define KVCACHE_BROKER_H
@@ -48,8 +49,12 @@
 #define KVCB_INFLIGHT	64
 #define KVCB_STALL_S	30
 
-/* Requests of one connection that wait: EBUSY for one more. */
-#define KVCB_WAITING	256
+/*
+ * Requests of one connection that wait, and requests for pages of all connections
+ * of a user: EBUSY for one more.
+ */
+#define KVCB_WAITING		256
+#define KVCB_WAITING_USER	2048
 
 /**
  * struct kvcb_head - first in each message

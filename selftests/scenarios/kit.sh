@@ -12,16 +12,17 @@
 #	begin one --tenant red		# one that stays, and answers lines
 #	ask one '{"prompt":"Hello"}'	# ... which are then in $tmp/one.answer
 #	stop one			# "one" or "two"; not within check
+#	place_end			# instead of tap_end
 #
 # The model is $KVCACHE_MODEL, or where that is not set a small one.
 
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../broker/broker.sh"
 
 model=${KVCACHE_MODEL:-}
 real=$model
 [ -n "$model" ] || model=$root/selftests/data/refs/tiny-mha-f16.gguf
 where=${KVCACHE_TEST_DEVICE:-}
-broker='' ids=''
+ids=''
 # Bytes of a prompt for a token of it, roughly.
 [ -n "$real" ] && bytes=4 || bytes=1
 
@@ -60,13 +61,11 @@ place()
 	pool_size=$1 pool_page=$2
 	trap 'leave; rm -rf "$tmp"' EXIT
 	if [ -z "$where" ]; then
-		where=$tmp/broker
-		"$build/kvcache-broker" --socket "$where" 2>"$tmp/broker.log" &
-		broker=$!
-		until_true test -S "$where" || {
-			sed 's/^/# /' "$tmp/broker.log"
+		broker_start >"$tmp/made" 2>&1 || {
+			sed 's/^/# /' "$tmp/made"
 			exit 1
 		}
+		where=$socket
 	fi
 	ctl pool create scenario --size "$1" --page "$2" >"$tmp/made" 2>&1 || {
 		sed 's/^/# /' "$tmp/made"
@@ -80,16 +79,41 @@ leave()
 	for id in $ids; do
 		stop "$id"
 	done
-	if [ -n "$broker" ]; then
-		kill "$broker"
-		wait "$broker"
-	else
-		for t in $(ctl tenant ls 2>/dev/null | awk 'NR > 1 { print $1 }'); do
-			ctl tenant rm "$t"
-		done
-		until_true ctl pool rm scenario
+	if [ -n "$broker_pid" ]; then
+		broker_stop
+		return
 	fi
+	[ -n "$where" ] || return 0
+	for t in $(ctl tenant ls 2>/dev/null | awk 'NR > 1 { print $1 }'); do
+		ctl tenant rm "$t"
+	done
+	until_true ctl pool rm scenario
+	where=
 } >/dev/null 2>&1
+
+# Nobody holds anything, the books are right, and the broker ends as it should.
+place_end()
+{
+	for id in $ids; do
+		stop "$id"
+	done
+	if [ -n "$broker_pid" ]; then
+		check "the broker's books are right" broker_is_clean
+	else
+		check "the module's books are right" grep -x ok \
+			/sys/kernel/debug/kvcache/verify
+	fi
+	leave
+	check "nothing is left" test $? -eq 0
+	tap_end
+}
+
+# What only a real model shows.
+needs_model()
+{
+	[ -n "$real" ] || skip "$1" "no model: \$KVCACHE_MODEL"
+	[ -n "$real" ]
+}
 
 # ---- what stays and answers ------------------------------------------------
 

@@ -88,9 +88,11 @@ idle()
 		return
 	echo "$(pages cached) cached, $(pages private) private," \
 		"$(pages shared) shared"
-	[ "$(pages shared)" -eq 0 ] && [ "$(pages cached)" -gt 0 ]
+	[ "$(pages shared)" -eq 0 ] && [ "$(pages cached)" -gt 0 ] &&
+		[ "$(pages private)" -gt 0 ]
 }
 check "eight conversations become idle" idle
+was=$(pages private)
 kill -s STOP "$(pid_of one)"
 tenant_busy()
 {
@@ -101,6 +103,13 @@ run_red()
 	run --tenant red "$@"
 }
 check "another process has their pages, and ends" tenant_busy
+# Those that nobody had published are PRIVATE, and volatile.
+fewer()
+{
+	echo "$was private pages before, $(pages private) now"
+	[ "$(pages private)" -lt "$was" ]
+}
+check "volatile pages of a stopped process are among them" fewer
 kill -s CONT "$(pid_of one)"
 goes_on()
 {
@@ -141,4 +150,4 @@ again()
 check "what was taken was computed again" again
 echo "# figure idle: second turns computed $(sum prefilled_tokens \
 	"$tmp/one.second") tokens, $(sum prefilled_tokens "$tmp/alone.second") alone"
-tap_end
+place_end

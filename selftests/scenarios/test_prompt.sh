@@ -60,9 +60,8 @@ sooner()
 {
 	[ "$t2" -lt $((t1 / 2)) ]
 }
-if [ -n "$real" ]; then
+needs_model "and answers in less than half the time" &&
 	check "and answers in less than half the time" sooner
-fi
 
 alone()
 {
@@ -79,4 +78,4 @@ stop one
 check "the first ends" test "$stopped" -eq 0
 stop two
 check "the second ends" test "$stopped" -eq 0
-tap_end
+place_end

@@ -35,4 +35,4 @@ check "a trace by commands" outcome there --device "$where" --names red,blue
 check "something is found, evicted and waited for" found
 check "and directly" outcome here --pages 1024 --tenants 2 --min 0
 check "the same to the last page" cmp "$tmp/there" "$tmp/here"
-tap_end
+place_end

@@ -97,4 +97,4 @@ same()
 	done
 }
 check "the texts are the same, shared or not" same
-tap_end
+place_end

@@ -8,9 +8,11 @@
  * the socket to another one.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "broker_conn.h"
@@ -20,6 +22,58 @@
  * are more than KVCB_WAITING, of which the request for events is one.
  */
 #define WAITING_MAX	(KVCB_WAITING - 1)
+/* It may be late by so much before a request is taken back. */
+#define LATE_NS		1000000000ULL
+/* What waits for nobody takes less. */
+#define ANSWER_NS	5000000000ULL
+
+static uint64_t in_time(uint64_t ns)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec + ns;
+}
+
+uint64_t kvc_bconn_until(uint64_t deadline_ns)
+{
+	uint64_t now = in_time(0);
+
+	if (!deadline_ns || deadline_ns >= KVCACHE_TIME_NEVER - LATE_NS)
+		return KVCACHE_TIME_NEVER;
+	return (deadline_ns > now ? deadline_ns : now) + LATE_NS;
+}
+
+uint64_t kvc_bconn_soon(void)
+{
+	return in_time(ANSWER_NS);
+}
+
+struct timeval kvc_bconn_left(uint64_t until)
+{
+	uint64_t now = in_time(0), left = until > now ? until - now : 0;
+
+	return (struct timeval){
+		.tv_sec = left / 1000000000,
+		.tv_usec = left % 1000000000 / 1000,
+	};
+}
+
+/* The socket is ready, 0; -EINTR; -ETIMEDOUT. */
+static int ready(struct kvc_bconn *s, short events, uint64_t until)
+{
+	struct pollfd p = { .fd = s->fd, .events = events };
+	const struct timeval left = kvc_bconn_left(until);
+	const struct timespec ts = {
+		.tv_sec = left.tv_sec,
+		.tv_nsec = left.tv_usec * 1000,
+	};
+	int n = ppoll(&p, 1, &ts, NULL);
+
+	if (n < 0)
+		return -errno;
+	return n ? 0 : -ETIMEDOUT;
+}
 
 static void list_del(struct kvc_bcall **list, struct kvc_bcall *c)
 {
@@ -184,21 +238,24 @@ static ssize_t receive(struct kvc_bconn *s, int flags)
 }
 
 /*
- * Lock held, and released while it waits: not with MSG_DONTWAIT. 0, -EINTR or
- * -EAGAIN.
+ * Waits @until there is a message, 0 not at all. Lock held, and released while
+ * it waits. 0, -EINTR, -EAGAIN or -ETIMEDOUT.
  */
-static int read_socket(struct kvc_bconn *s, int flags)
+static int read_socket(struct kvc_bconn *s, uint64_t until)
 {
-	ssize_t n;
+	ssize_t n = 0;
 
 	s->reading = true;
-	if (!flags)
+	if (until)
 		pthread_mutex_unlock(&s->lock);
-	n = receive(s, flags);
-	if (!flags)
+	if (until && until != KVCACHE_TIME_NEVER)
+		n = ready(s, POLLIN, until);
+	if (!n)
+		n = receive(s, until == KVCACHE_TIME_NEVER ? 0 : MSG_DONTWAIT);
+	if (until)
 		pthread_mutex_lock(&s->lock);
 	s->reading = false;
-	if (n == -EINTR || n == -EAGAIN)
+	if (n == -EINTR || n == -EAGAIN || n == -ETIMEDOUT)
 		return n;
 	if (n <= 0 || dispatch(s, n))
 		hang_up(s);
@@ -209,24 +266,28 @@ static int read_socket(struct kvc_bconn *s, int flags)
 
 /* ---- requests ----------------------------------------------------------- */
 
+/* A broker that reads nothing takes no more than the socket has room for. */
 static int transmit(struct kvc_bconn *s, uint32_t nr, uint32_t cookie,
-		    const void *arg, size_t len)
+		    const void *arg, size_t len, uint64_t until)
 {
+	const int flags = MSG_NOSIGNAL |
+			  (until == KVCACHE_TIME_NEVER ? 0 : MSG_DONTWAIT);
 	struct kvcb_head h = {
 		.magic = KVCB_MAGIC, .nr = nr, .cookie = cookie,
 	};
 	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)arg, len } };
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+	int rc = 0;
 
-	if (sendmsg(s->fd, &m, MSG_NOSIGNAL) >= 0)
-		return 0;
-	switch (errno) {
+	while (!rc && sendmsg(s->fd, &m, flags) < 0)
+		rc = errno == EAGAIN ? ready(s, POLLOUT, until) : -errno;
+	switch (-rc) {
 	case EPIPE:
 	case ECONNRESET:
 	case ENOTCONN:
 		return -ENOTCONN;
 	}
-	return -errno;
+	return rc;
 }
 
 /* Until it is woken, 0; -EINTR; -ETIMEDOUT. Lock held, and released meanwhile. */
@@ -284,12 +345,14 @@ static void retire(struct kvc_bconn *s)
 }
 
 /* Lock held, and released meanwhile. */
-static void cancel(struct kvc_bconn *s, const struct kvc_bcall *c)
+static void cancel(struct kvc_bconn *s, const struct kvc_bcall *c,
+		   uint64_t until)
 {
 	struct kvcb_cancel x = { .size = sizeof(x), .cookie = c->cookie };
 
 	pthread_mutex_unlock(&s->lock);
-	while (transmit(s, KVCB_NR_CANCEL, c->cookie, &x, sizeof(x)) == -EINTR)
+	while (transmit(s, KVCB_NR_CANCEL, c->cookie, &x, sizeof(x),
+			until) == -EINTR)
 		;
 	pthread_mutex_lock(&s->lock);
 }
@@ -297,18 +360,29 @@ static void cancel(struct kvc_bconn *s, const struct kvc_bcall *c)
 /*
  * A signal ends a wait, if it is not over: the reply says which. Commands that
  * do not wait are let finish, as they could not be undone.
+ *
+ * From a broker that is late the request is taken back; one that does not answer
+ * even then is left. What it had granted goes back with the connection.
  */
-static void await(struct kvc_bconn *s, struct kvc_bcall *c, bool waits)
+static void await(struct kvc_bconn *s, struct kvc_bcall *c, bool waits,
+		  uint64_t until)
 {
 	int rc;
 
 	while (!c->done) {
-		rc = s->reading ? snooze(s, c, KVCACHE_TIME_NEVER) :
-				  read_socket(s, 0);
-		if (rc != -EINTR || !waits || c->done)
+		rc = s->reading ? snooze(s, c, until) : read_socket(s, until);
+		if (c->done || (rc != -EINTR && rc != -ETIMEDOUT))
 			continue;
-		waits = false;
-		cancel(s, c);
+		if (rc == -ETIMEDOUT)
+			c->late = true;
+		if (waits) {
+			waits = false;
+			if (until != KVCACHE_TIME_NEVER)
+				until = in_time(ANSWER_NS);
+			cancel(s, c, until);
+		} else if (rc == -ETIMEDOUT) {
+			hang_up(s);
+		}
 	}
 }
 
@@ -333,7 +407,8 @@ static void call_init(struct kvc_bcall *c, uint32_t nr, const void *arg)
 }
 
 /* Lock held, and released meanwhile: in s->calls, and sent. */
-static int launch(struct kvc_bconn *s, struct kvc_bcall *c, size_t len)
+static int launch(struct kvc_bconn *s, struct kvc_bcall *c, size_t len,
+		  uint64_t until)
 {
 	int rc;
 
@@ -341,13 +416,14 @@ static int launch(struct kvc_bconn *s, struct kvc_bcall *c, size_t len)
 	c->next = s->calls;
 	s->calls = c;
 	pthread_mutex_unlock(&s->lock);
-	rc = transmit(s, c->nr, c->cookie, c->arg, len);
+	rc = transmit(s, c->nr, c->cookie, c->arg, len, until);
 	pthread_mutex_lock(&s->lock);
 	return rc;
 }
 
-int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
-		   const void *arg, size_t len, uint64_t deadline_ns)
+static int call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
+		const void *arg, size_t len, uint64_t deadline_ns,
+		uint64_t until)
 {
 	int rc = 0;
 
@@ -359,11 +435,13 @@ int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 		rc = admit(s, c, deadline_ns);
 	if (rc)
 		goto out;
-	rc = launch(s, c, len);
+	rc = launch(s, c, len, until);
 	if (!rc) {
-		await(s, c, deadline_ns);
+		await(s, c, deadline_ns, until);
 		rc = c->rc;
 	}
+	if (c->late && (rc == -EINTR || rc == -ENOTCONN))
+		rc = -ETIMEDOUT;
 	list_del(&s->calls, c);
 	if (deadline_ns)
 		retire(s);
@@ -374,13 +452,20 @@ out:
 	return rc;
 }
 
+int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
+		   const void *arg, size_t len, uint64_t deadline_ns)
+{
+	return call(s, c, nr, arg, len, deadline_ns,
+		    kvc_bconn_until(deadline_ns));
+}
+
 int kvc_bconn_do(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
-		 const void *arg, size_t len)
+		 const void *arg, size_t len, uint64_t until)
 {
 	int rc;
 
 	do {
-		rc = kvc_bconn_call(s, c, nr, arg, len, 0);
+		rc = call(s, c, nr, arg, len, 0, until);
 	} while (rc == -EINTR);
 	return rc;
 }
@@ -395,7 +480,7 @@ static void stop_watching(struct kvc_bconn *s)
 }
 
 /* Without it, each look for events is a request. */
-static void watch(struct kvc_bconn *s)
+static void watch(struct kvc_bconn *s, uint64_t until)
 {
 	struct kvcb_events e = {
 		.size = sizeof(e),
@@ -408,7 +493,7 @@ static void watch(struct kvc_bconn *s)
 	s->watch.unattended = true;
 	s->watching = true;
 	s->taken = 0;
-	if (s->gone || launch(s, &s->watch, sizeof(e)))
+	if (s->gone || launch(s, &s->watch, sizeof(e), until))
 		stop_watching(s);
 	/* It was sent, and outlives @e. */
 	s->watch.arg = NULL;
@@ -420,7 +505,7 @@ static void watch(struct kvc_bconn *s)
  * back: what it says to that is true now.
  */
 static int watched(struct kvc_bconn *s, struct kvcache_event *ev,
-		   unsigned int n)
+		   unsigned int n, uint64_t until)
 {
 	const struct kvcb_events *e = &s->watch.reply.events;
 	uint32_t left;
@@ -430,9 +515,11 @@ static int watched(struct kvc_bconn *s, struct kvcache_event *ev,
 	if (!s->watching)
 		goto out;
 	if (!s->watch.done) {
+		if (until != KVCACHE_TIME_NEVER)
+			until = kvc_bconn_soon();
 		s->watch.unattended = false;
-		cancel(s, &s->watch);
-		await(s, &s->watch, false);
+		cancel(s, &s->watch, until);
+		await(s, &s->watch, false, until);
 		pass_on(s);
 	}
 	rc = s->watch.rc == -EINTR ? 0 : s->watch.rc;
@@ -473,17 +560,18 @@ static int ask(struct kvc_bconn *s, struct kvcache_event *ev, unsigned int n,
 int kvc_bconn_events(struct kvc_bconn *s, struct kvcache_event *ev,
 		     unsigned int n, uint64_t deadline_ns)
 {
+	uint64_t until = kvc_bconn_until(deadline_ns);
 	int rc, more = 0;
 
 	if (pthread_mutex_trylock(&s->watch_lock))
 		return -EBUSY;
-	rc = watched(s, ev, n);
+	rc = watched(s, ev, n, until);
 	/* It had those of one moment: there may be others since. */
 	if (rc >= 0 && rc < n)
 		more = ask(s, ev + rc, n - rc, rc ? 0 : deadline_ns);
 	rc = more > 0 || !rc ? rc + more : rc;
 	if (rc >= 0 && rc < n)
-		watch(s);
+		watch(s, until);
 	pthread_mutex_unlock(&s->watch_lock);
 	return rc;
 }
@@ -496,7 +584,7 @@ bool kvc_bconn_pending(struct kvc_bconn *s)
 		return false;
 	pthread_mutex_lock(&s->lock);
 	while (s->watching && !s->watch.done && !s->reading)
-		if (read_socket(s, MSG_DONTWAIT))
+		if (read_socket(s, 0))
 			break;
 	any = !s->watching || s->watch.done;
 	pthread_mutex_unlock(&s->lock);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/time.h>
 
 #include "broker_pages.h"
 
@@ -20,6 +21,7 @@
  * @done: the reply is there
  * @admitted: may be sent
  * @unattended: no thread waits for it
+ * @late: the broker did not answer in time
  * @rc: of the reply
  * @map_err: why a page that came could not be mapped
  * @len: bytes in @reply
@@ -35,6 +37,7 @@ struct kvc_bcall {
 	bool done;
 	bool admitted;
 	bool unattended;
+	bool late;
 	int rc;
 	int map_err;
 	uint32_t len;
@@ -109,13 +112,23 @@ struct kvc_bconn {
 /*
  * Send a command's struct, and have the reply in @c. @deadline_ns: until when
  * it may wait, 0 for nothing: then signals do not end it. Returns 0 or what the
- * broker says; -EINTR; -ENOTCONN.
+ * broker says; -EINTR; -ENOTCONN; -ETIMEDOUT also where the broker says nothing:
+ * with a deadline that binds it too, and if it does not even take the request
+ * back the connection is over.
  */
 int kvc_bconn_call(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
 		   const void *arg, size_t len, uint64_t deadline_ns);
-/* The same of what waits for nothing: -EINTR before it was sent is no answer. */
+/*
+ * The same of what waits for nothing: -EINTR before it was sent is no answer. If
+ * there is none until @until, -ETIMEDOUT, and the connection is over.
+ */
 int kvc_bconn_do(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t nr,
-		 const void *arg, size_t len);
+		 const void *arg, size_t len, uint64_t until);
+/* Until when the reply to what has this deadline is waited for. */
+uint64_t kvc_bconn_until(uint64_t deadline_ns);
+/* And to what waits for nothing, where somebody would do without. */
+uint64_t kvc_bconn_soon(void);
+struct timeval kvc_bconn_left(uint64_t until);
 /* As kvc_sys_ops has them; -EBUSY another thread reads events. */
 int kvc_bconn_events(struct kvc_bconn *s, struct kvcache_event *ev,
 		     unsigned int n, uint64_t deadline_ns);

@@ -313,6 +313,10 @@ static int open_broker(struct kvc *ctx, const char *path)
 		return kvc_fail(ctx, rc,
 				"%s: another version of the ABI than this library's %u; use the broker and the library of one release",
 				path, KVCACHE_ABI_VERSION);
+	case -ETIMEDOUT:
+		return kvc_fail(ctx, rc,
+				"%s: the broker does not answer: if it is stopped let it go on, else start it anew; or KVCACHE=local keeps the pages in this process",
+				path);
 	case -ENOTCONN:
 		return kvc_fail(ctx, rc,
 				"%s: the broker hung up: it has too many clients, or is about to end; its log says which",

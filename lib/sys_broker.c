@@ -40,6 +40,21 @@ static int unmappable(struct kvc_bconn *s, int err)
 	return err;
 }
 
+/* Where the broker said nothing, and the connection is over: what would help. */
+static int unanswered(struct kvc_bconn *s, int err)
+{
+	bool gone;
+
+	pthread_mutex_lock(&s->lock);
+	gone = s->gone;
+	pthread_mutex_unlock(&s->lock);
+	if (err == -ETIMEDOUT && gone)
+		__atomic_store_n(&s->sys.hint,
+				 "the broker does not answer, and is left: if it is stopped let it go on, else start it anew, then close this context and open another",
+				 __ATOMIC_RELAXED);
+	return err;
+}
+
 /* References that nobody is to have. One by one: some may have been revoked. */
 static void give_back(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t pool,
 		      const uint64_t *pages, uint32_t nr)
@@ -49,7 +64,8 @@ static void give_back(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t pool,
 
 	for (uint32_t i = 0; i < nr; i++) {
 		f.pages[0] = pages[i];
-		rc = kvc_bconn_do(s, c, KVCACHE_NR_FREE, &f, sizeof(f));
+		rc = kvc_bconn_do(s, c, KVCACHE_NR_FREE, &f, sizeof(f),
+				  KVCACHE_TIME_NEVER);
 		if (!rc || rc == -ENOTCONN)
 			continue;
 		pthread_mutex_lock(&s->lock);
@@ -82,7 +98,8 @@ static int fetch(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t pool,
 		pthread_mutex_unlock(&s->lock);
 		if (!m.nr || (!each && i + 1 < nr))
 			continue;
-		rc = kvc_bconn_do(s, c, KVCB_NR_MAP, &m, sizeof(m));
+		rc = kvc_bconn_do(s, c, KVCB_NR_MAP, &m, sizeof(m),
+				  KVCACHE_TIME_NEVER);
 		if (!rc && c->map_err)
 			rc = unmappable(s, c->map_err);
 		m.nr = 0;
@@ -91,7 +108,8 @@ static int fetch(struct kvc_bconn *s, struct kvc_bcall *c, uint32_t pool,
 }
 
 /* The window, if there is such a pool. */
-static int open_window(struct kvc_bconn *s, uint32_t pool, bool again)
+static int open_window(struct kvc_bconn *s, uint32_t pool, bool again,
+		       uint64_t until)
 {
 	struct kvcache_query q = { .size = sizeof(q) };
 	struct kvc_bcall c;
@@ -104,7 +122,7 @@ static int open_window(struct kvc_bconn *s, uint32_t pool, bool again)
 	pthread_mutex_unlock(&s->lock);
 	if (rc)
 		return 0;
-	rc = kvc_bconn_do(s, &c, KVCACHE_NR_QUERY, &q, sizeof(q));
+	rc = kvc_bconn_do(s, &c, KVCACHE_NR_QUERY, &q, sizeof(q), until);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&s->lock);
@@ -117,12 +135,17 @@ static int open_window(struct kvc_bconn *s, uint32_t pool, bool again)
 	return rc;
 }
 
+static uint64_t deadline_of(const struct kvcache_alloc *a, size_t len)
+{
+	return len >= offsetof(struct kvcache_alloc, out_missing) ?
+	       a->deadline_ns : 0;
+}
+
 static int do_alloc(struct kvc_bconn *s, struct kvc_bcall *c,
 		    const struct kvcache_alloc *a, size_t len)
 {
 	uint64_t pages[KVCACHE_MAX_PAGES];
-	uint64_t deadline = len >= offsetof(struct kvcache_alloc, out_missing) ?
-			    a->deadline_ns : 0;
+	uint64_t deadline = deadline_of(a, len);
 	const struct timespec ms = { .tv_nsec = 1000000 };
 	int rc, err, tries = 0;
 
@@ -209,6 +232,7 @@ static int broker_call(struct kvc_sys *sys, unsigned int nr, void *arg)
 {
 	struct kvc_bconn *s = to_broker(sys);
 	const struct kvcache_free *pages = arg;
+	uint64_t deadline = 0;
 	struct kvc_bcall c;
 	uint32_t len;
 	int rc = 0;
@@ -225,13 +249,17 @@ static int broker_call(struct kvc_sys *sys, unsigned int nr, void *arg)
 	if (len < sizeof(len))
 		len = sizeof(len);
 	__atomic_store_n(&s->sys.hint, NULL, __ATOMIC_RELAXED);
+	if (nr == KVCACHE_NR_ALLOC)
+		deadline = deadline_of(arg, len);
 	/* Pages that come must have a place to go to. */
 	if ((nr == KVCACHE_NR_ALLOC || nr == KVCACHE_NR_PUBLISH ||
 	     nr == KVCACHE_NR_LOOKUP) &&
 	    len >= offsetof(struct kvcache_free, nr))
-		rc = open_window(s, pages->pool, false);
+		rc = open_window(s, pages->pool, false,
+				 deadline ? kvc_bconn_soon() :
+				 KVCACHE_TIME_NEVER);
 	if (rc)
-		return rc;
+		return unanswered(s, rc);
 	c.len = 0;
 	switch (nr) {
 	case KVCACHE_NR_ALLOC:
@@ -243,13 +271,17 @@ static int broker_call(struct kvc_sys *sys, unsigned int nr, void *arg)
 	case KVCACHE_NR_LOOKUP:
 		rc = do_lookup(s, &c, arg, len);
 		break;
+	case KVCACHE_NR_ATTACH:
+		/* Who opens a backend is not held up by one that is stopped. */
+		rc = kvc_bconn_do(s, &c, nr, arg, len, kvc_bconn_soon());
+		break;
 	default:
 		rc = kvc_bconn_call(s, &c, nr, arg, len, 0);
 		break;
 	}
 	if (!rc || rc == c.rc)
 		memcpy(arg, &c.reply, c.len < len ? c.len : len);
-	return rc;
+	return unanswered(s, rc);
 }
 
 static int broker_events(struct kvc_sys *sys, struct kvcache_event *ev,
@@ -276,7 +308,7 @@ static void *broker_window(struct kvc_sys *sys, uint32_t pool, int writable)
 	void *base = NULL;
 
 	if (getpid() != s->pid || pool >= KVCACHE_MAX_POOLS ||
-	    open_window(s, pool, true))
+	    open_window(s, pool, true, KVCACHE_TIME_NEVER))
 		return NULL;
 	pthread_mutex_lock(&s->lock);
 	base = s->pages.w[pool].base;
@@ -304,11 +336,35 @@ static const struct kvc_sys_ops broker_ops = {
 	.close = broker_close,
 };
 
+/*
+ * Who listens and does not accept has a queue, in which there is room or not.
+ * 0, -ETIMEDOUT, or -errno.
+ */
+static int connect_to(int fd, const struct sockaddr_un *sun, uint64_t until)
+{
+	struct timeval tv;
+	int err;
+
+	do {
+		tv = kvc_bconn_left(until);
+		if (!tv.tv_sec && !tv.tv_usec)
+			return -ETIMEDOUT;
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+		err = connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) ?
+		      errno : 0;
+	} while (err == EINTR || err == EAGAIN);
+	tv = (struct timeval){ 0 };
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	return -err;
+}
+
 int kvc_sys_broker_open(const char *path, struct kvc_sys **out)
 {
 	struct kvcache_query q = { .size = sizeof(q) };
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	uint64_t until = kvc_bconn_soon();
 	struct kvc_bconn *s;
+	struct kvc_bcall c;
 	int err;
 
 	if (strlen(path) >= sizeof(sun.sun_path))
@@ -325,15 +381,13 @@ int kvc_sys_broker_open(const char *path, struct kvc_sys **out)
 	pthread_mutex_init(&s->spare_lock, NULL);
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	err = s->fd < 0 ? -errno : 0;
-	while (!err && connect(s->fd, (struct sockaddr *)&sun, sizeof(sun)))
-		err = errno == EINTR ? 0 : -errno;
+	if (!err)
+		err = connect_to(s->fd, &sun, until);
 	if (err)
 		goto fail;
 	s->spare = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
-	do {
-		err = broker_call(&s->sys, KVCACHE_NR_QUERY, &q);
-	} while (err == -EINTR);
-	if (!err && q.out_abi_version != KVCACHE_ABI_VERSION)
+	err = kvc_bconn_do(s, &c, KVCACHE_NR_QUERY, &q, sizeof(q), until);
+	if (!err && c.reply.query.out_abi_version != KVCACHE_ABI_VERSION)
 		err = -EPROTO;
 	if (err)
 		goto fail;

@@ -234,6 +234,32 @@ TEST_F(broker, killed_while_pages_come_and_go)
 	}
 }
 
+/* ---- stopped ---------------------------------------------------------------- */
+
+/* A deadline binds it too; when it goes on, it has the pages. */
+TEST_F_TIMEOUT(broker, stopped_while_somebody_waits, 60)
+{
+	struct kvc_open_opts o = {
+		.sz = sizeof(o), .msg = msg, .msg_len = sizeof(msg),
+	};
+	struct kvc_sys *s;
+	struct kvc *ctx;
+	uint64_t h[8];
+
+	start(self);
+	s = backend(self, "a");
+	ASSERT_EQ(0, take(s, 8, 0, h));
+	fill(at(s, h[0]), 1);
+	ASSERT_EQ(0, kill(self->pid, SIGSTOP));
+	EXPECT_EQ(-ETIMEDOUT, take(s, 8, now_ns() + 1000000, h));
+	EXPECT_EQ(-ENOTCONN, drop(s, h, 1));
+	EXPECT_EQ(-ETIMEDOUT, kvc_open(self->path, &o, &ctx));
+	EXPECT_NE(NULL, strstr(msg, "does not answer"));
+	ASSERT_EQ(0, kill(self->pid, SIGCONT));
+	s->ops->close(s);
+	at_rest(self);
+}
+
 /* ---- threads and signals --------------------------------------------------- */
 
 #define THREADS 8

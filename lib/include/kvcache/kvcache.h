@@ -115,7 +115,8 @@ struct kvc_open_opts {
  * What is there and cannot be used is an error: another backend takes its place
  * never. Return: 0; -ENODEV nothing to open; -ECONNREFUSED a socket that nobody
  * listens on; -ENOENT no such tenant; -EACCES; -ENOMEM; -EINVAL; -EPROTO a
- * device or a broker of another version; -ENOTCONN the broker hung up.
+ * device or a broker of another version; -ENOTCONN the broker hung up; -ETIMEDOUT
+ * it has said nothing for some seconds.
  */
 int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	     struct kvc **out);

@@ -14,6 +14,9 @@
 
 /* What follows is a struct state_saved; all others are KVCACHE_NR_*. */
 #define STATE_PAGE	0x100
+/* Bytes that the first version had of it; what is not there is zeros. */
+#define STATE_PAGE_MIN	(offsetof(struct state_saved, page) + 720)
+_Static_assert(STATE_PAGE_MIN <= sizeof(struct state_saved), "it only grows");
 
 /* ---- saving ------------------------------------------------------------- */
 
@@ -390,7 +393,7 @@ static int load_page(struct load *x)
 	struct kvl_request r = { .pool = pool, .nr = 1, .pages = &handle };
 	int rc;
 
-	if (s->size < sizeof(*s))
+	if (s->size < STATE_PAGE_MIN)
 		return -EBADMSG;
 	x->lost++;
 	c = pool != ~0U && tenant ? publisher(x, tenant) : NULL;

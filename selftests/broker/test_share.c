@@ -3,6 +3,8 @@
  * test_share.c - what one client, and one user, may have of the broker: there is
  * something left for everybody else.
  */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #include "kit.h"
@@ -385,6 +387,84 @@ TEST_F(broker, a_struct_that_is_longer_than_any)
 	ASSERT_EQ(KVCB_NR_PAGES, g.head.nr);
 	ASSERT_EQ(sizeof(g.head) + sizeof(x.a), get(fd, &g));
 	ASSERT_EQ(0, g.head.rc);
+}
+
+/* ---- turns --------------------------------------------------------------- */
+
+/* Requests that take their time: how many. */
+static int fill_with_lookups(int fd)
+{
+	static struct kvcache_lookup a;
+	int k;
+
+	memset(&a, 0, sizeof(a));
+	a.size = sizeof(a);
+	a.nr_keys = KVCACHE_MAX_KEYS;
+	a.keys_per_page = 1;
+	a.flags = KVCACHE_LOOKUP_PEEK;
+	for (k = 0; k < KVCACHE_MAX_KEYS; k++)
+		memcpy(a.keys[k], &(int){ 1 }, sizeof(k));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	for (k = 0; k < 16; k++)
+		if (put(fd, KVCACHE_NR_LOOKUP, k, &a) < 0)
+			break;
+	fcntl(fd, F_SETFL, 0);
+	ASSERT_GT(k, 1);
+	return k;
+}
+
+/* All that it sent was read. */
+static bool is_read(int fd)
+{
+	int bytes = -1;
+
+	ASSERT_EQ(0, ioctl(fd, SIOCOUTQ, &bytes));
+	return !bytes;
+}
+
+static void take_replies(int fd, int nr)
+{
+	static struct got g;
+
+	while (nr--)
+		ASSERT_GT(get(fd, &g), 0);
+}
+
+/*
+ * The first has its reply before the last is served, if it is looked at in time:
+ * all of them are ready at once, and take much longer than a slice.
+ */
+TEST_F(broker, a_turn_that_many_want)
+{
+	enum { MANY = 50, TRIES = 100 };
+	struct kvcache_query q = { .size = sizeof(q) };
+	int fd, w[MANY], nr[MANY], k, tries, early = 0, status;
+	uint64_t page;
+
+	start(self);
+	fd = client(self, "a");
+	ASSERT_EQ(0, alloc(fd, 1, 0, &page, NULL));
+	ASSERT_EQ(0, publish(fd, &page, 1, NULL));
+	for (k = 0; k < MANY; k++)
+		w[k] = client(self, "a");
+	for (tries = 0; tries < TRIES && !early; tries++) {
+		ASSERT_EQ(0, kill(self->pid, SIGSTOP));
+		ASSERT_EQ(self->pid, waitpid(self->pid, &status, WUNTRACED));
+		ASSERT_GT(put(fd, KVCACHE_NR_QUERY, 1, &q), 0);
+		for (k = 0; k < MANY; k++)
+			nr[k] = fill_with_lookups(w[k]);
+		ASSERT_EQ(0, kill(self->pid, SIGCONT));
+		ASSERT_EQ(0, await(fd, 1, &q, NULL));
+		early = !is_read(w[MANY - 1]);
+		for (k = 0; k < MANY; k++)
+			take_replies(w[k], nr[k]);
+	}
+	TH_LOG("%d tries", tries);
+	ASSERT_TRUE(early);
+	for (k = 0; k < MANY; k++)
+		close(w[k]);
+	close(fd);
+	at_rest(self);
 }
 
 TEST_HARNESS_MAIN

@@ -48,20 +48,26 @@ static void tick(struct broker *b)
 	timer_arm(b, &b->tick, next);
 }
 
-/* Everybody who has something to say gets a turn. */
+/*
+ * Everybody who has something to say gets a turn; those for whom there is no time
+ * are the first in the next one, when the others have their replies.
+ */
 static bool serve_ready(struct broker *b)
 {
-	LIST_HEAD(now);
+	u64 until = b->now + SLICE_NS;
+	LIST_HEAD(again);
 	struct client *c;
 
-	while (listed(&b->ready))
-		list_move_tail(b->ready.next, &now);
-	while (listed(&now)) {
-		c = list_first_entry(&now, struct client, ready);
+	while (listed(&b->ready)) {
+		c = list_first_entry(&b->ready, struct client, ready);
 		list_del_init(&c->ready);
 		if (serve_client(c))
-			list_add_tail(&c->ready, &b->ready);
+			list_add_tail(&c->ready, &again);
+		if (clock_ns() >= until)
+			break;
 	}
+	while (listed(&again))
+		list_move_tail(again.next, &b->ready);
 	return listed(&b->ready);
 }
 

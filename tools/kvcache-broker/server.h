@@ -21,7 +21,7 @@
 
 #define SEC_NS		1000000000ULL
 #define MSEC_NS		1000000ULL
-#define SLICE_NS	(2 * MSEC_NS)	/* of copying, of truncating, a turn */
+#define SLICE_NS	(2 * MSEC_NS)	/* of serving, copying, truncating, a turn */
 #define BATCH		16		/* messages of a client, a turn */
 #define RETRY_NS	(10 * MSEC_NS)	/* what failed for lack of something */
 #define MAX_STOCK	256		/* files made ahead, a pool */

@@ -3,6 +3,7 @@
  * test_start.c - how a broker begins: options, sockets, pools and tenants of its
  * own; and how it changes while it runs.
  */
+#include <sys/inotify.h>
 #include <sys/resource.h>
 
 #include "kit.h"
@@ -169,6 +170,75 @@ TEST_F(broker, what_is_no_socket_stays)
 	too_long[sizeof(too_long) - 1] = 0;
 	REFUSED(1, "longer than", "--socket", too_long);
 	REFUSED(1, "give --socket", "--socket", "/proc/no/such/folder");
+}
+
+/* What happened to the socket's name, until it is there and after. */
+static void names_of(int watch, uint32_t *events, int *nr, int max)
+{
+	char buf[4096] __attribute__((aligned(8)));
+	struct inotify_event *e;
+	ssize_t n, at;
+
+	*nr = 0;
+	n = read(watch, buf, sizeof(buf));
+	ASSERT_GT(n, 0);
+	for (at = 0; at < n; at += sizeof(*e) + e->len) {
+		e = (struct inotify_event *)(buf + at);
+		if (e->len && !strcmp(e->name, "s") && *nr < max)
+			events[(*nr)++] = e->mask;
+	}
+}
+
+/* Whoever waits for the socket to be there can connect to it. */
+TEST_F(broker, the_socket_is_there_when_somebody_listens)
+{
+	char path[80];
+	struct stat st;
+	uint32_t events[8];
+	int watch = inotify_init1(IN_CLOEXEC), nr, k;
+
+	ASSERT_GE(watch, 0);
+	ASSERT_GE(inotify_add_watch(watch, self->dir, IN_CREATE | IN_DELETE |
+				    IN_MOVED_TO), 0);
+	for (k = 0; k < 2; k++) {
+		/* The second time there is the one of who was killed. */
+		unlink(self->log);
+		start(self);
+		names_of(watch, events, &nr, 8);
+		ASSERT_EQ(1, nr);
+		ASSERT_EQ(IN_MOVED_TO, events[0]);
+		ASSERT_EQ(0, stat(self->path, &st));
+		ASSERT_EQ(S_IFSOCK | 0666, st.st_mode);
+		close(client(self, "a"));
+		if (k)
+			break;
+		kill(self->pid, SIGKILL);
+		child_end(self->pid);
+		/* And another was killed before it listened. */
+		snprintf(path, sizeof(path), "%s.new", self->path);
+		close(socket_at(path, false));
+	}
+	ASSERT_EQ(0, kill(self->pid, SIGTERM));
+	ASSERT_EQ(0, child_end(self->pid));
+	self->pid = 0;
+	ASSERT_EQ(-1, access(self->path, F_OK));
+	ASSERT_EQ(-1, access(path, F_OK));
+	close(watch);
+}
+
+/* What has the name for now is not ours to remove, if it is no socket. */
+TEST_F(broker, what_is_no_socket_stays_there_too)
+{
+	char path[80];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s.new", self->path);
+	f = fopen(path, "w");
+	ASSERT_TRUE(f != NULL);
+	fclose(f);
+	REFUSED(1, "s.new: ", "--socket", self->path);
+	ASSERT_EQ(0, access(path, F_OK));
+	ASSERT_EQ(-1, access(self->path, F_OK));
 }
 
 /* One that another has made since is not ours to remove. */

@@ -16,6 +16,7 @@
 #include "util.h"
 
 #define BACKLOG		4096	/* the kernel's own bound is lower */
+#define NEW		".new"	/* what it is called until somebody listens */
 
 char *socket_default(bool user)
 {
@@ -31,11 +32,13 @@ char *socket_default(bool user)
 
 static int address(struct sockaddr_un *a, const char *path)
 {
+	const size_t max = sizeof(a->sun_path) - sizeof(NEW);
+
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
-	if (strlen(path) >= sizeof(a->sun_path))
+	if (strlen(path) > max)
 		return complain("%s: longer than a socket's path can be (%zu): give --socket PATH",
-				path, sizeof(a->sun_path) - 1);
+				path, max);
 	strcpy(a->sun_path, path);
 	return 0;
 }
@@ -77,8 +80,8 @@ static int lock(struct listener *l)
 			l->path);
 }
 
-/* Removes a socket at which nobody listens. */
-static int clear_path(const struct sockaddr_un *a)
+/* Is there nothing, or a socket at which nobody listens? It is replaced. */
+static int check_path(const struct sockaddr_un *a)
 {
 	struct stat st;
 	int fd, err;
@@ -96,27 +99,51 @@ static int clear_path(const struct sockaddr_un *a)
 	if (err != ECONNREFUSED)
 		return complain("%s: somebody listens there: stop it, or give --socket PATH",
 				a->sun_path);
-	if (unlink(a->sun_path))
-		return complain("%s: %s", a->sun_path, strerror(errno));
 	return 0;
 }
 
-static int bind_at(struct listener *l, const struct sockaddr_un *a, bool user)
+/* Of a broker that was killed before it listened: we have its lock. */
+static void clear_new(const struct sockaddr_un *a)
+{
+	struct stat st;
+
+	if (!lstat(a->sun_path, &st) && S_ISSOCK(st.st_mode))
+		unlink(a->sun_path);
+}
+
+static int bind_at(const struct sockaddr_un *a, bool user)
 {
 	mode_t mask = umask(user ? 0177 : 0111);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0);
-	int err = fd < 0 ||
-		  bind(fd, (const struct sockaddr *)a, sizeof(*a)) ||
-		  listen(fd, BACKLOG);
-	struct stat st;
 
-	if (err)
+	if (fd < 0 || bind(fd, (const struct sockaddr *)a, sizeof(*a))) {
 		complain("%s: %s", a->sun_path, strerror(errno));
-	umask(mask);
-	if (err || lstat(a->sun_path, &st)) {
 		if (fd >= 0)
 			close(fd);
+		fd = -1;
+	}
+	umask(mask);
+	return fd;
+}
+
+/* Whoever sees it can connect: it gets its name when somebody listens. */
+static int listen_at(struct listener *l, const struct sockaddr_un *a, bool user)
+{
+	struct sockaddr_un new = *a;
+	struct stat st;
+	int fd;
+
+	strcat(new.sun_path, NEW);
+	clear_new(&new);
+	fd = bind_at(&new, user);
+	if (fd < 0)
+		return -1;
+	if (listen(fd, BACKLOG) || lstat(new.sun_path, &st) ||
+	    rename(new.sun_path, a->sun_path)) {
+		complain("%s: %s", a->sun_path, strerror(errno));
+		unlink(new.sun_path);
+		close(fd);
 		return -1;
 	}
 	l->dev = st.st_dev;
@@ -132,8 +159,8 @@ int socket_make(struct listener *l, const char *path, bool user)
 	l->path = xasprintf("%s", path);
 	l->lock = -1;
 	if (!address(&a, path) && !make_folder(path, user) && !lock(l) &&
-	    !clear_path(&a))
-		fd = bind_at(l, &a, user);
+	    !check_path(&a))
+		fd = listen_at(l, &a, user);
 	if (fd >= 0)
 		return fd;
 	l->ino = 0;

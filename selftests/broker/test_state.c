@@ -360,28 +360,28 @@ TEST_F(ledger, a_damaged_file_harms_nothing)
 TEST_F(ledger, records_of_another_size_are_read)
 {
 	struct kvl_client *c = lone_user(self, 4);
-	struct state_saved *s;
-	uint32_t got, lost;
+	uint32_t got, lost, size;
 	u64 pages[4];
 	size_t at;
 
 	cache(self, c, 1, 10, pages);
 	ASSERT_EQ(1, save(self));
 	/* The last but none: this tenant has no limits to be written. */
-	at = saved_len - sizeof(*s);
-	s = (struct state_saved *)(saved + at);
-	ASSERT_EQ(sizeof(*s), s->size);
+	at = saved_len - sizeof(struct state_saved);
+	memcpy(&size, saved + at, sizeof(size));
+	ASSERT_EQ(sizeof(struct state_saved), size);
 	saved = realloc(saved, saved_len + 16);
-	s = (struct state_saved *)(saved + at);
-	s->size += 16;
+	size += 16;
+	memcpy(saved + at, &size, sizeof(size));
 	memset(saved + saved_len, 0xaa, 16);
 	saved_len += 16;
 	ASSERT_EQ(0, load(self, saved_len, &got, &lost));
 	ASSERT_EQ(1, got);
 	ASSERT_EQ(1, peek(self, client_of(self, "a"), 10, 1));
 	/* One that is shorter than any was is damaged. */
-	s->size = STATE_PAGE_MIN - 8;
-	ASSERT_EQ(-EBADMSG, load(self, at + s->size, &got, &lost));
+	size = STATE_PAGE_MIN - 8;
+	memcpy(saved + at, &size, sizeof(size));
+	ASSERT_EQ(-EBADMSG, load(self, at + size, &got, &lost));
 	free(saved);
 }
 

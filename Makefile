@@ -235,8 +235,8 @@ run:
 check:
 	$(Q)tools/setup/packages.sh check
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) all vm-programs
-	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' MACHINES=check \
-		run-suites
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' \
+		MACHINES='check scenarios' run-suites
 
 # Several processes, several tenants: on a broker here, on the module there.
 check-scenarios:
@@ -267,7 +267,9 @@ with-model = KVCACHE_MODEL=$$(tools/setup/model.sh) || KVCACHE_MODEL=; \
 # Machines first: what ran in them is told among all the rest.
 define run-tests
 	$(Q)$(with-model) export KVCACHE_BUILD='$(abspath $(O))'; \
-	machines=$(if $(MACHINES),$$(selftests/vm/machines.sh $(MACHINES))) && \
+	machines= && for m in $(MACHINES); do \
+		machines="$$machines $$(selftests/vm/machines.sh $$m)" || exit; \
+	done && \
 		selftests/run-tests.sh -o $(O)/log \
 			$(call tests-in,$(SUITES)) $$machines
 endef

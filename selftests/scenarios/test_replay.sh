@@ -5,6 +5,7 @@
 # is found, evicted and waited for is what the same ledger does where it is
 # called directly in virtual time.
 . "$(dirname "$0")/kit.sh"
+data=$root/selftests/data/traces
 place 64M 64K
 if ! [ -x "$build/kvcache-replay" ]; then
 	skip "the same as the ledger" "no $build/kvcache-replay"
@@ -35,4 +36,25 @@ check "a trace by commands" outcome there --device "$where" --names red,blue
 check "something is found, evicted and waited for" found
 check "and directly" outcome here --pages 1024 --tenants 2 --min 0
 check "the same to the last page" cmp "$tmp/there" "$tmp/here"
+
+# Any process gets a request, and all of them publish into one commons: exact
+# LRU to 98 %, and never below partitions, at five sizes. selftests/tools/ has
+# the other rules by which requests find their tenant.
+compare()
+{
+	"$build/kvcache-replay" --compare --check --by request --commons \
+		--pages 2000,5000,10000,20000,50000 "$data/mooncake_$1.jsonl"
+}
+loads()
+{
+	"$build/kvcache-replay" --compare --check --pages 100,200,500 \
+		"$data/azure_2023_code.csv" "$data/azure_2023_conv.csv"
+}
+if [ -n "$broker_pid" ]; then
+	for trace in conversation synthetic; do
+		check "$trace: 98 % of LRU, and never below partitions" \
+			compare $trace
+	done
+	check "load without prefixes" loads
+fi
 place_end

@@ -57,7 +57,7 @@ scenarios()
 		-f "$tree/selftests/data/traces/mooncake_synthetic.jsonl" \
 		-f "$tree/selftests/scenarios/kit.sh" \
 		-f "$tree/selftests/broker/broker.sh" -e KVCACHE_MODEL= \
-		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 scenarios
+		-e KVCACHE_TEST_DEVICE=/dev/kvcache -t 420 -T 250 6.12 scenarios
 }
 
 # What is mounted, on the module.
@@ -77,6 +77,7 @@ mounted()
 case $1 in
 scenarios)
 	scenarios
+	mounted
 	;;
 check)
 	with_refs -d nbd -d "$importer" 6.1,6.12 dev
@@ -93,8 +94,6 @@ check)
 		"$unit"cmd "$unit"cmd_values "$unit"seq "$unit"prefix \
 		"$unit"batch "$unit"revoke "$unit"predict "$unit"dedup \
 		"$unit"limits
-	scenarios
-	mounted
 	with_model 6.12 "$tree/selftests/dev/test_run.sh"
 	;;
 stress)

@@ -28,6 +28,9 @@
  * @has_uid: @uid is given
  * @has_gid: @gid is given
  * @has_mode: @mode is given
+ * @uid: with KVCACHE_SET_OWNER, the owner
+ * @gid: likewise, the group
+ * @mode: likewise, who may attach
  */
 struct change {
 	uint32_t set;

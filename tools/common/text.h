@@ -25,6 +25,9 @@ struct text {
 
 /**
  * text_add() - add bytes
+ * @t: the text
+ * @bytes: @len of them
+ * @len: their number
  *
  * What can be no part of a character becomes U+FFFD; what may still become
  * one is held back.

@@ -13,6 +13,7 @@
 
 /**
  * complain() - one line on standard error
+ * @fmt: as of printf(), without a newline
  *
  * Begins with the program's name, as put_shown() prints it. Clears a progress
  * line first. Return: -1, so that a caller can return it.

@@ -38,8 +38,10 @@ user()
 no_permission()
 {
 	chmod 600 /dev/kvcache
-	user 1 "/dev/kvcache: Permission denied" "its group" info &&
-		chmod 666 /dev/kvcache
+	user 1 "/dev/kvcache: Permission denied" "its group" info
+	told=$?
+	chmod 666 /dev/kvcache
+	return $told
 }
 may_not_administer()
 {
@@ -79,5 +81,4 @@ check "a user may not administer" unchanged may_not_administer
 check "a user of no tenant" of_no_tenant
 check "a user sees its own tenant" sees_its_own
 check "nothing is left of it" nothing_is_left
-chmod 600 /dev/kvcache
 tap_end

@@ -23,6 +23,9 @@ real=$model
 [ -n "$model" ] || model=$root/selftests/data/refs/tiny-mha-f16.gguf
 where=${KVCACHE_TEST_DEVICE:-}
 ids=''
+# Products that do not depend on how many rows there are: what was found and what
+# is computed anew lead to the same text.
+weights=f32
 # Bytes of a prompt for a token of it, roughly.
 [ -n "$real" ] && bytes=4 || bytes=1
 
@@ -34,14 +37,16 @@ ctl()
 # Fewer threads than processes: they are to wait for pages, not for a CPU.
 run()
 {
-	KVCACHE=$where "$build/kvcache-run" -m "$model" --threads 1 "$@"
+	KVCACHE=$where "$build/kvcache-run" -m "$model" --weights "$weights" \
+		--threads 1 "$@"
 }
 
 # Alone, in a process of its own, with pages of the same size.
 solo()
 {
 	KVCACHE=local:bytes=$pool_size,page=$pool_page \
-		"$build/kvcache-run" -m "$model" --threads 1 "$@"
+		"$build/kvcache-run" -m "$model" --weights "$weights" \
+		--threads 1 "$@"
 }
 
 # until COMMAND...: it succeeds within a minute.
@@ -79,11 +84,12 @@ leave()
 	for id in $ids; do
 		stop "$id"
 	done
+	[ -n "$where" ] || return 0
 	if [ -n "$broker_pid" ]; then
+		where=
 		broker_stop
 		return
 	fi
-	[ -n "$where" ] || return 0
 	for t in $(ctl tenant ls 2>/dev/null | awk 'NR > 1 { print $1 }'); do
 		ctl tenant rm "$t"
 	done
@@ -127,7 +133,8 @@ begin()
 	(
 		exec 8>&- 9>&-
 		KVCACHE=$where exec "$build/kvcache-run" -m "$model" \
-			--threads 1 --requests - --jsonl="$tmp/$id.out" -q "$@" \
+			--weights "$weights" --threads 1 --requests - \
+			--jsonl="$tmp/$id.out" -q "$@" \
 			<"$tmp/$id.in" >"$tmp/$id.log" 2>&1
 	) &
 	eval "pid_$id=$!"

@@ -12,7 +12,7 @@ if [ -n "$real" ]; then
 	words="$words $words $words"
 else
 	place 1280K 64K
-	set -- "$@" --kv f32 --weights f32
+	set -- "$@" --kv f32
 fi
 options=$*
 check "a tenant is made" ctl tenant create red
@@ -33,7 +33,7 @@ four()
 alone()
 {
 	KVCACHE=local:bytes=$((64 << 20)),page=$pool_page "$build/kvcache-run" \
-		-m "$model" --threads 1 "$@"
+		-m "$model" --weights "$weights" --threads 1 "$@"
 }
 check "alone" four alone "$tmp/alone"
 

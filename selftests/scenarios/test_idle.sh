@@ -14,7 +14,7 @@ if [ -n "$real" ]; then
 	words="$words $words $words"
 else
 	place 1280K 64K
-	set -- "$@" --kv f32 --weights f32
+	set -- "$@" --kv f32
 fi
 options=$*
 check "a tenant is made" ctl tenant create red
@@ -74,7 +74,7 @@ alone_too()
 }
 in_process()
 {
-	"$build/kvcache-run" -m "$model" --threads 1 "$@"
+	"$build/kvcache-run" -m "$model" --weights "$weights" --threads 1 "$@"
 }
 check "four others alone" alone_too
 

@@ -7,6 +7,8 @@
 
 # The small models have contexts of 2,048 tokens.
 if [ -n "$real" ]; then
+	# Of the fastest products, as in use: the text may change at a near-tie.
+	weights=auto
 	place 512M 2M
 	size=32500	# 7,900 tokens
 else
@@ -77,7 +79,7 @@ same()
 	cat "$tmp/was" "$tmp/is"
 	[ -s "$tmp/was" ] && cmp "$tmp/was" "$tmp/is"
 }
-check "the text is the same" same
+[ "$weights" = auto ] || check "the text is the same" same
 stop two
 check "it ends" test "$stopped" -eq 0
 flushed()

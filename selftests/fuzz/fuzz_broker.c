@@ -14,6 +14,7 @@
 #define MAX_CLIENTS	8
 
 #include "../../tools/kvcache-broker/broker.c"
+#include "../../tools/kvcache-broker/flight.c"
 #include "../../tools/kvcache-broker/page.c"
 #include "../../tools/kvcache-broker/peer.c"
 #include "../../tools/kvcache-broker/proc.c"
@@ -117,7 +118,7 @@ static void make(struct broker *b)
 		abort();
 }
 
-static void check(struct broker *b)
+static void check_books(struct broker *b)
 {
 	char why[256];
 
@@ -145,12 +146,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	for (at = 0; at < size;)
 		at += play(b, fd, data + at, size - at);
-	check(b);
+	check_books(b);
 	close(fd[0]);
 	settle(b);
 	close(fd[1]);
 	settle(b);
-	check(b);
+	check_books(b);
 	if (b->nr_clients || listed(&b->graves))
 		abort();
 	broker_free(b);

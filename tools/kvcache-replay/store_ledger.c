@@ -11,6 +11,7 @@
 #include "../../kmod/ledger.h"
 
 #include "store.h"
+#include "store_block.h"
 
 struct user {
 	struct kvl_client *client;
@@ -47,33 +48,18 @@ static bool more(struct ledger *d, int err)
 	return true;
 }
 
-static void make_key(uint8_t *key, uint32_t block)
-{
-	memset(key, 0, KVCACHE_KEY_LEN);
-	memcpy(key, &block, sizeof(block));
-	key[KVCACHE_KEY_LEN - 1] = 1;
-}
-
 static int ledger_lookup(struct store *s, uint32_t tenant,
 			 const uint32_t *block, uint32_t n, uint64_t *pages)
 {
 	struct ledger *d = to_ledger(s);
 	struct kvcache_lookup *a = &d->look;
-	uint32_t k;
 	int err;
 
-	a->nr_keys = n;
-	a->keys_per_page = 1;
-	for (k = 0; k < n; k++)
-		make_key(a->keys[k], block[k]);
+	blocks_to_lookup(a, block, n);
 	do {
 		err = kvl_lookup(d->l, d->user[tenant].client, a, s->now);
 	} while (more(d, err));
-	if (err)
-		return err;
-	for (k = 0; k < a->out_nr_pages; k++)
-		pages[k] = a->out_found[k].handle;
-	return a->out_nr_pages;
+	return err ? err : blocks_found(a, pages);
 }
 
 static int ledger_alloc(struct store *s, uint32_t tenant, uint32_t n,
@@ -120,33 +106,17 @@ static int ledger_publish(struct store *s, uint32_t tenant,
 {
 	struct ledger *d = to_ledger(s);
 	struct kvcache_publish *a = &d->pub;
-	uint32_t k;
 	int err;
 
-	a->nr = n;
+	blocks_to_publish(a, block, parent, n, pages, d->fill);
 	a->domain = d->commons;
-	for (k = 0; k < n; k++) {
-		struct kvcache_publish_page *p = &a->pages[k];
-
-		p->handle = pages[k];
-		p->nr_keys = 1;
-		p->priority = KVCACHE_PRIO_DEFAULT;
-		p->ttl_ns = KVCACHE_TIME_NEVER;
-		memset(p->parent, 0, sizeof(p->parent));
-		if (parent)
-			make_key(p->parent, *parent);
-		parent = &block[k];
-		make_key(p->keys[0].key, block[k]);
-		p->keys[0].fill = d->fill;
-	}
 	do {
 		err = kvl_publish(d->l, d->user[tenant].client, a, NULL,
 				  s->now);
 	} while (more(d, err));
 	if (err)
 		return err;
-	for (k = 0; k < n; k++)
-		pages[k] = a->pages[k].out_handle;
+	blocks_published(a, pages);
 	return 0;
 }
 

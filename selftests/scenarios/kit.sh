@@ -78,6 +78,22 @@ place()
 	}
 }
 
+# little_place OPTION...: 20 pages, in which eight conversations of $words leave
+# no room for others, and $options for them.
+little_place()
+{
+	words='keys and values live in pages, and every page has one owner at a time.'
+	options="--ignore-end $*"
+	if [ -n "$real" ]; then
+		place 20M 1M
+		words="$words $words $words"
+	else
+		place 1280K 64K
+		options="$options --kv f32"
+	fi
+	check "a tenant is made" ctl tenant create red
+}
+
 # Whoever is there goes, and what was made.
 leave()
 {

@@ -5,17 +5,7 @@
 # waits, both end, and every conversation has the text that it has alone.
 . "$(dirname "$0")/kit.sh"
 
-words='keys and values live in pages, and every page has one owner at a time.'
-set -- --ignore-end
-if [ -n "$real" ]; then
-	place 20M 1M
-	words="$words $words $words"
-else
-	place 1280K 64K
-	set -- "$@" --kv f32
-fi
-options=$*
-check "a tenant is made" ctl tenant create red
+little_place
 
 # four COMMAND OUT [OPTION]...: four conversations that take all pages
 four()

@@ -7,17 +7,7 @@
 # has the text that it has alone.
 . "$(dirname "$0")/kit.sh"
 
-words='keys and values live in pages, and every page has one owner at a time.'
-set -- --ignore-end -n 24
-if [ -n "$real" ]; then
-	place 20M 1M
-	words="$words $words $words"
-else
-	place 1280K 64K
-	set -- "$@" --kv f32
-fi
-options=$*
-check "a tenant is made" ctl tenant create red
+little_place -n 24
 
 first_turns()
 {

@@ -18,6 +18,8 @@
 
 #include "units.h"
 
+struct table;
+
 /* Exit codes. */
 #define CTL_OK		0
 #define CTL_FAILED	1	/* refused, or it did not work */
@@ -211,8 +213,11 @@ const char *names_of(const struct names *n, uint32_t tenant, char *buf);
 /* {"seq": first, "seq_last": last} */
 json_t *json_list(const struct ctl_list *l);
 
-/* "private"; "unknown" for one that this program does not know. */
-const char *state_name(unsigned int state);
+/*
+ * The end of a command that lists by pools: prints @json, or @t if that is
+ * NULL, unless @ret says that it failed. Frees both; @ret, or -1.
+ */
+int ctl_pools_end(int ret, struct table *t, json_t *json);
 
 /* ---- commands --------------------------------------------------------- */
 

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "json_out.h"
+#include "table.h"
 #include "util.h"
 
 /* What the three replies begin with. */
@@ -140,4 +142,15 @@ json_t *json_list(const struct ctl_list *l)
 {
 	return json_pack("{s:I, s:I}", "seq", (json_int_t)l->seq,
 			 "seq_last", (json_int_t)l->last);
+}
+
+int ctl_pools_end(int ret, struct table *t, json_t *json)
+{
+	if (!ret && json)
+		ret = json_print(json_pack("{s:O}", "pools", json), stdout);
+	else if (!ret)
+		table_print(t, stdout);
+	table_free(t);
+	json_decref(json);
+	return ret;
 }

@@ -11,6 +11,7 @@
 
 #include "ctl.h"
 #include "json_out.h"
+#include "page_state.h"
 #include "map.h"
 #include "util.h"
 

@@ -9,23 +9,9 @@
 
 #include "ctl.h"
 #include "json_out.h"
+#include "page_state.h"
 #include "table.h"
 #include "util.h"
-
-static const char *const states[] = {
-	[KVCACHE_PAGE_FREE] = "free",
-	[KVCACHE_PAGE_PRIVATE] = "private",
-	[KVCACHE_PAGE_SHARED] = "shared",
-	[KVCACHE_PAGE_CACHED] = "cached",
-	[KVCACHE_PAGE_RETIRING] = "retiring",
-	[KVCACHE_PAGE_NULL] = "null",
-};
-#define STATES (sizeof(states) / sizeof(states[0]))
-
-const char *state_name(unsigned int state)
-{
-	return state < STATES ? states[state] : "unknown";
-}
 
 static const struct {
 	unsigned int bit;
@@ -49,16 +35,16 @@ static const char *flag_names(unsigned int set, char *buf)
 	return buf;
 }
 
-/* State of --state in *@out, STATES for any; 0, or CTL_USAGE. */
+/* State of --state in *@out, NR_STATES for any; 0, or CTL_USAGE. */
 static int parse_state(const struct ctl *c, unsigned int *out)
 {
 	const char *s = c->value[OPT_STATE];
 
-	*out = STATES;
+	*out = NR_STATES;
 	if (!s)
 		return 0;
 	for (*out = KVCACHE_PAGE_PRIVATE; *out < KVCACHE_PAGE_NULL; ++*out)
-		if (!strcmp(s, states[*out]))
+		if (!strcmp(s, state_name(*out)))
 			return 0;
 	complain("--state \"%s\": give private, shared, cached or retiring", s);
 	return CTL_USAGE;
@@ -121,7 +107,7 @@ static int show(struct ctl *c, const struct kvcache_pool_info *p,
 	for (size_t i = 0; !ret && i < l.n; i++) {
 		names_of(&names, v[i].tenant, tenant);
 		if ((only && strcmp(only, tenant)) ||
-		    (state != STATES && state != v[i].state))
+		    (state != NR_STATES && state != v[i].state))
 			continue;
 		if (json)
 			json_array_append_new(list, json_page(&v[i], tenant));
@@ -160,13 +146,7 @@ int cmd_page_ls(struct ctl *c)
 	for (uint32_t i = 0; !ret && i < c->query.out_nr_pools; i++)
 		if (!only || only == &c->query.out_pools[i])
 			ret = show(c, &c->query.out_pools[i], state, &t, json);
-	if (!ret && json)
-		ret = json_print(json_pack("{s:O}", "pools", json), stdout);
-	else if (!ret)
-		table_print(&t, stdout);
-	table_free(&t);
-	json_decref(json);
-	return ret;
+	return ctl_pools_end(ret, &t, json);
 }
 
 /* ---- show ------------------------------------------------------------- */

@@ -118,11 +118,5 @@ int cmd_ps(struct ctl *c)
 		free(ps.names.list.v);
 		free(ps.list.v);
 	}
-	if (!ret && json)
-		ret = json_print(json_pack("{s:O}", "pools", json), stdout);
-	else if (!ret)
-		table_print(&t, stdout);
-	table_free(&t);
-	json_decref(json);
-	return ret;
+	return ctl_pools_end(ret, &t, json);
 }

@@ -127,13 +127,7 @@ int cmd_tenant_ls(struct ctl *c)
 	for (uint32_t i = 0; !ret && i < c->query.out_nr_pools; i++)
 		if (!only || only == &c->query.out_pools[i])
 			ret = add_pool(c, &c->query.out_pools[i], &t, json);
-	if (!ret && json)
-		ret = json_print(json_pack("{s:O}", "pools", json), stdout);
-	else if (!ret)
-		table_print(&t, stdout);
-	table_free(&t);
-	json_decref(json);
-	return ret;
+	return ctl_pools_end(ret, &t, json);
 }
 
 /* Its number, for who administers: from a list of any pool. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "fs.h"
+#include "page_state.h"
 #include "util.h"
 
 #define TRIES 16
@@ -152,19 +153,9 @@ static int tenant_text(struct text *t)
 static void page_line(struct text *t, const struct kvcache_pool_info *p,
 		      const struct kvcache_page_info *v)
 {
-	static const char *const states[] = {
-		[KVCACHE_PAGE_FREE] = "free",
-		[KVCACHE_PAGE_PRIVATE] = "private",
-		[KVCACHE_PAGE_SHARED] = "shared",
-		[KVCACHE_PAGE_CACHED] = "cached",
-		[KVCACHE_PAGE_RETIRING] = "retiring",
-		[KVCACHE_PAGE_NULL] = "null",
-	};
-	const size_t nr = sizeof(states) / sizeof(states[0]);
-
 	fprintf(t->f, "%s %u handle=0x%" PRIx64 " state=%s client=%u refs=%u fill=%u keys=%u priority=%u idle_ns=%" PRIu64 "%s%s%s\n",
 		p->name, (uint32_t)v->handle, (uint64_t)v->handle,
-		v->state < nr ? states[v->state] : "unknown", v->client,
+		state_name(v->state), v->client,
 		v->refs, v->fill, v->nr_keys, v->priority,
 		(uint64_t)v->idle_ns,
 		v->flags & KVCACHE_PAGE_VOLATILE ? " volatile" : "",

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* page_state.h - states of pages in words. */
+#ifndef TOOLS_PAGE_STATE_H
+#define TOOLS_PAGE_STATE_H
+
+/* States that have a name: 0 to one less. */
+#define NR_STATES	6
+
+/* "private"; "unknown" for one that this program does not know. */
+const char *state_name(unsigned int state);
+
+#endif /* TOOLS_PAGE_STATE_H */

@@ -6,12 +6,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "keep.h"
+#include "listener.h"
 #include "options.h"
 #include "server.h"
-#include "socket.h"
+#include "service.h"
 #include "store.h"
 #include "util.h"
 
@@ -182,7 +184,7 @@ static int take_passed(struct broker *b, const struct store *s)
 	int err;
 
 	for (uint32_t k = 0; k < s->nr_listen; k++) {
-		if (!socket_is_ours(s->listen[k]))
+		if (!listener_is(s->listen[k], AF_UNIX, SOCK_SEQPACKET))
 			return complain("descriptor %d: no listening Unix socket of type SOCK_SEQPACKET: say ListenSequentialPacket=",
 					s->listen[k]);
 		err = broker_listen(b, s->listen[k]);
@@ -193,12 +195,32 @@ static int take_passed(struct broker *b, const struct store *s)
 	return 0;
 }
 
+/* Where it is without --socket, to be freed; NULL after a complaint. */
+static char *default_path(bool user)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+
+	if (!user)
+		return xasprintf("/run/kvcache/broker");
+	if (dir && *dir == '/')
+		return xasprintf("%s/kvcache/broker", dir);
+	complain("--user: XDG_RUNTIME_DIR is not set: set it, or give --socket PATH");
+	return NULL;
+}
+
 static int take_path(struct broker *b, const struct options *o,
 		     struct listener *l)
 {
+	const struct listener_how how = {
+		.who = "broker",
+		.option = "--socket PATH",
+		.type = SOCK_SEQPACKET,
+		.mode = o->user ? 0600 : 0666,
+		.folder_mode = o->user ? 0700 : 0755,
+	};
 	char *path = o->socket ? xasprintf("%s", o->socket) :
-		     socket_default(o->user);
-	int fd = path ? socket_make(l, path, o->user) : -1;
+		     default_path(o->user);
+	int fd = path ? listener_make(l, path, &how) : -1;
 	int err = fd < 0 ? 0 : broker_listen(b, fd);
 
 	free(path);
@@ -240,10 +262,10 @@ static int run(struct broker *b, const struct options *o, struct listener *l)
 	complain("started: %llu pages in all, %u connections at most, %s",
 		 (unsigned long long)b->nr_pages, b->max_clients,
 		 l->path ? l->path : "sockets that were passed");
-	store_notify("READY=1");
+	service_notify("READY=1");
 	while (!b->stop)
 		broker_turn(b);
-	store_notify("STOPPING=1");
+	service_notify("STOPPING=1");
 	keep_save(b);
 	return 0;
 }
@@ -264,7 +286,7 @@ int main(int argc, char **argv)
 	b = broker_new();
 	err = b ? run(b, &o, &l) : -1;
 	/* Nobody new comes while the old ones are cut off. */
-	socket_remove(&l);
+	listener_remove(&l);
 	if (b)
 		broker_free(b);
 	if (!err)

@@ -1,88 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * store.c - the service manager's descriptor store: sd_notify(3) by hand, which
- * is one datagram each.
+ * store.c - the service manager's descriptor store.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "service.h"
 #include "store.h"
 #include "units.h"
 #include "util.h"
 
-#define FIRST_FD	3
-#define FDS_MAX		(1U << 20)
-#define BATCH		64		/* descriptors in one message */
-#define PATIENCE_MS	20000		/* until the manager has taken them */
 #define NAME_PAGE	"p"
 #define NAME_STATE	"state"
-
-/* ---- messages to the manager -------------------------------------------- */
-
-/* A socket that is connected to the manager; -ENOENT there is none. */
-static int manager(void)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	size_t len = path ? strlen(path) : 0;
-	int fd;
-
-	if (!len)
-		return -ENOENT;
-	if ((*path != '/' && *path != '@') || len >= sizeof(a.sun_path))
-		return -EINVAL;
-	memcpy(a.sun_path, path, len);
-	if (*path == '@')
-		a.sun_path[0] = 0;
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (void *)&a,
-		    offsetof(struct sockaddr_un, sun_path) + len)) {
-		int err = -errno;
-
-		close(fd);
-		return err;
-	}
-	return fd;
-}
-
-static int tell(int to, const char *text, const int *fds, uint32_t nr)
-{
-	char control[CMSG_SPACE(BATCH * sizeof(int))] = { 0 };
-	struct iovec iov = { (void *)text, strlen(text) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-	struct cmsghdr *c;
-	ssize_t rc;
-
-	if (nr) {
-		m.msg_control = control;
-		m.msg_controllen = CMSG_SPACE(nr * sizeof(int));
-		c = CMSG_FIRSTHDR(&m);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(nr * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, nr * sizeof(int));
-	}
-	do {
-		rc = sendmsg(to, &m, MSG_NOSIGNAL);
-	} while (rc < 0 && errno == EINTR);
-	if (rc >= 0)
-		return 0;
-	return errno == EAGAIN ? -ETIMEDOUT : -errno;
-}
 
 /* Until the manager has read all that was sent: it closes what it gets then. */
 static int barrier(int to)
@@ -92,33 +28,21 @@ static int barrier(int to)
 
 	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
-	err = tell(to, "BARRIER=1", &ends[1], 1);
+	err = service_tell(to, "BARRIER=1", &ends[1], 1);
 	close(ends[1]);
 	p.fd = ends[0];
 	do {
-		rc = err ? 0 : poll(&p, 1, PATIENCE_MS);
+		rc = err ? 0 : poll(&p, 1, SERVICE_PATIENCE_MS);
 	} while (rc < 0 && errno == EINTR);
 	close(ends[0]);
 	return err ? err : rc > 0 ? 0 : -ETIMEDOUT;
-}
-
-void store_notify(const char *text)
-{
-	int to = manager(), err = to;
-
-	if (to >= 0) {
-		err = tell(to, text, NULL, 0);
-		close(to);
-	}
-	if (err && err != -ENOENT)
-		complain("NOTIFY_SOCKET: %s: %s", text, strerror(-err));
 }
 
 /* ---- giving away -------------------------------------------------------- */
 
 struct save {
 	int to;
-	int fds[BATCH];
+	int fds[SERVICE_FDS];
 	uint32_t nr, all;
 	int (*page_fd)(void *arg, uint32_t pool, uint64_t handle);
 	void *arg;
@@ -131,12 +55,12 @@ static int flush(struct save *x)
 
 	if (!x->nr)
 		return 0;
-	err = tell(x->to, text, x->fds, x->nr);
+	err = service_tell(x->to, text, x->fds, x->nr);
 	/* Too many are under way: once the manager has them they are not. */
 	if (err == -ETOOMANYREFS) {
 		err = barrier(x->to);
 		if (!err)
-			err = tell(x->to, text, x->fds, x->nr);
+			err = service_tell(x->to, text, x->fds, x->nr);
 	}
 	x->nr = 0;
 	return err;
@@ -153,7 +77,7 @@ static int give_page(void *arg, struct state_saved *page)
 	page->inode = st.st_ino;
 	x->fds[x->nr++] = fd;
 	x->all++;
-	return x->nr == BATCH ? flush(x) : 0;
+	return x->nr == SERVICE_FDS ? flush(x) : 0;
 }
 
 static int give_all(struct save *x, const struct kvl *l, uint64_t now, int fd)
@@ -169,7 +93,7 @@ static int give_all(struct save *x, const struct kvl *l, uint64_t now, int fd)
 	if (!err)
 		err = flush(x);
 	if (!err)
-		err = tell(x->to, "FDSTORE=1\nFDNAME=" NAME_STATE, &fd, 1);
+		err = service_tell(x->to, "FDSTORE=1\nFDNAME=" NAME_STATE, &fd, 1);
 	if (!err)
 		err = barrier(x->to);
 	fclose(f);
@@ -183,7 +107,7 @@ int store_save(const struct kvl *l, uint64_t now,
 	struct save x = { .page_fd = page_fd, .arg = arg };
 	int fd, err;
 
-	x.to = manager();
+	x.to = service_manager();
 	if (x.to < 0)
 		return x.to;
 	fd = memfd_create("kvcache-state", MFD_CLOEXEC);
@@ -219,29 +143,25 @@ static void keep(struct store *s, int fd, const char *name, size_t len)
 
 int store_receive(struct store *s)
 {
-	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
 	const char *name = getenv("LISTEN_FDNAMES");
-	uint64_t p, nr;
+	uint32_t nr = service_fds(), k;
 
 	*s = (struct store){ .state = -1 };
-	if (!pid || !fds || !parse_u64(pid, 1, INT32_MAX, &p) ||
-	    (pid_t)p != getpid() || !parse_u64(fds, 1, FDS_MAX, &nr))
+	if (!nr)
 		return 0;
 	s->page = calloc(nr, sizeof(*s->page));
 	s->listen = calloc(nr, sizeof(*s->listen));
 	if (!s->page || !s->listen)
 		return -ENOMEM;
-	for (uint64_t k = 0; k < nr; k++) {
+	for (k = 0; k < nr; k++) {
 		size_t len = name ? strcspn(name, ":") : 0;
 
-		keep(s, FIRST_FD + k, name, len);
+		keep(s, SERVICE_FIRST_FD + k, name, len);
 		if (name)
 			name += len + (name[len] == ':');
 	}
 	qsort(s->page, s->nr, sizeof(*s->page), by_inode);
-	unsetenv("LISTEN_PID");
-	unsetenv("LISTEN_FDS");
-	unsetenv("LISTEN_FDNAMES");
+	service_fds_taken();
 	return 0;
 }
 
@@ -269,10 +189,10 @@ void store_done(struct store *s)
 		if (s->page[k].fd >= 0)
 			close(s->page[k].fd);
 	if (s->nr)
-		store_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_PAGE);
+		service_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_PAGE);
 	if (s->state >= 0) {
 		close(s->state);
-		store_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_STATE);
+		service_notify("FDSTOREREMOVE=1\nFDNAME=" NAME_STATE);
 	}
 	free(s->page);
 	s->page = NULL;

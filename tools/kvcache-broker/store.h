@@ -46,9 +46,6 @@ int store_take(struct store *s, uint64_t inode, uint64_t page_size);
  */
 void store_done(struct store *s);
 
-/* Tells the manager something ("READY=1"), if there is one. */
-void store_notify(const char *text);
-
 /**
  * store_save() - give away the ledger and its published pages
  * @l: the ledger

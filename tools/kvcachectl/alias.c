@@ -63,7 +63,7 @@ static int add_pool(struct ctl *c, const struct kvcache_pool_info *p,
 		    struct table *t, json_t *json, bool *seen)
 {
 	const struct kvcache_tenant_info *v;
-	struct ctl_list l;
+	struct records l;
 	int ret = list_tenants(c, p->id, &l);
 
 	v = l.v;

@@ -16,6 +16,7 @@
 #include <jansson.h>
 #include <kvcache/kvcache.h>
 
+#include "records.h"
 #include "units.h"
 
 struct table;
@@ -174,25 +175,10 @@ const struct kvcache_pool_info *ctl_pool_named(struct ctl *c, const char *name);
 
 /* ---- list.c ----------------------------------------------------------- */
 
-/**
- * struct ctl_list - all records of one kind
- * @v: [@n] of them
- * @n: their number
- * @seq: the ledger's sequence number of the first reply
- * @last: of the last one; the same if nothing changed in between, so that the
- *        list is one moment
- */
-struct ctl_list {
-	void *v;
-	size_t n;
-	uint64_t seq;
-	uint64_t last;
-};
-
 /* 0, or -1 after a complaint; free(@out->v) in any case. */
-int list_tenants(struct ctl *c, uint32_t pool, struct ctl_list *out);
-int list_clients(struct ctl *c, uint32_t pool, struct ctl_list *out);
-int list_pages(struct ctl *c, uint32_t pool, struct ctl_list *out);
+int list_tenants(struct ctl *c, uint32_t pool, struct records *out);
+int list_clients(struct ctl *c, uint32_t pool, struct records *out);
+int list_pages(struct ctl *c, uint32_t pool, struct records *out);
 
 /* A tenant's record by its name; 0, or -1 after a complaint. */
 int find_tenant(struct ctl *c, const char *name, uint32_t pool,
@@ -203,7 +189,7 @@ int find_tenant(struct ctl *c, const char *name, uint32_t pool,
  * @list: of one pool
  */
 struct names {
-	struct ctl_list list;
+	struct records list;
 };
 
 int names_read(struct ctl *c, uint32_t pool, struct names *out);
@@ -211,7 +197,7 @@ int names_read(struct ctl *c, uint32_t pool, struct names *out);
 const char *names_of(const struct names *n, uint32_t tenant, char *buf);
 
 /* {"seq": first, "seq_last": last} */
-json_t *json_list(const struct ctl_list *l);
+json_t *json_list(const struct records *l);
 
 /*
  * The end of a command that lists by pools: prints @json, or @t if that is

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * list.c - lists of tenants, clients and pages: replies until the end, and the
- * sequence numbers that say whether they are of one moment.
+ * list.c - lists of tenants, clients and pages, and names of tenants.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,87 +12,48 @@
 #include "table.h"
 #include "util.h"
 
-/* What the three replies begin with. */
-struct head {
-	__u32 size;
-	__u32 flags;
-	__u32 pool;
-	__u32 start;
-	__aligned_u64 out_seq;
-	__u32 out_nr;
-	__u32 out_next;
-};
+#define REFUSED 1	/* no errno: it was complained about */
 
-#define SAME_HEAD(type)							\
-	_Static_assert(offsetof(struct type, out_info) == sizeof(struct head) && \
-		       offsetof(struct type, out_next) ==		\
-		       offsetof(struct head, out_next), #type)
-
-SAME_HEAD(kvcache_tenant_get);
-SAME_HEAD(kvcache_client_get);
-SAME_HEAD(kvcache_page_get);
-
-union reply {
-	struct head head;
-	struct kvcache_tenant_get tenants;
-	struct kvcache_client_get clients;
-	struct kvcache_page_get pages;
-};
-
-static int list(struct ctl *c, unsigned int nr, const char *what, uint32_t pool,
-		uint32_t start, size_t record, struct ctl_list *out)
+static int ask(void *arg, unsigned int nr, void *cmd)
 {
-	static union reply r;
-	size_t cap = 0;
+	const char *what = nr == KVCACHE_NR_TENANT_GET ? "tenants" :
+			   nr == KVCACHE_NR_CLIENT_GET ? "clients" : "pages";
 
-	*out = (struct ctl_list){ 0 };
-	do {
-		r.head = (struct head){ .pool = pool, .start = start };
-		if (ctl_read(c, nr, &r, what))
-			return -1;
-		if (out->n + r.head.out_nr > cap) {
-			cap = 2 * (out->n + r.head.out_nr);
-			out->v = xrealloc(out->v, cap, record);
-		}
-		if (r.head.out_nr)
-			memcpy((char *)out->v + out->n * record, &r.head + 1,
-			       r.head.out_nr * record);
-		if (!out->n)
-			out->seq = r.head.out_seq;
-		out->last = r.head.out_seq;
-		out->n += r.head.out_nr;
-		/* One that does not go on would never end. */
-		if (r.head.out_next && r.head.out_next <= start)
-			return complain("%s: the list goes backwards: use a backend of the same release",
-					what);
-		start = r.head.out_next;
-	} while (start);
-	return 0;
+	return ctl_read(arg, nr, cmd, what) ? REFUSED : 0;
 }
 
-int list_tenants(struct ctl *c, uint32_t pool, struct ctl_list *out)
+static int list(struct ctl *c, unsigned int nr, uint32_t pool,
+		struct records *out)
 {
-	return list(c, KVCACHE_NR_TENANT_GET, "tenants", pool, 0,
-		    sizeof(struct kvcache_tenant_info), out);
+	int err = records_read(ask, c, nr, pool, out);
+
+	if (err == -EPROTO)
+		return complain("the list goes backwards: use a backend of the same release");
+	if (err == -ENOMEM)
+		out_of_memory();
+	return err ? -1 : 0;
 }
 
-int list_clients(struct ctl *c, uint32_t pool, struct ctl_list *out)
+int list_tenants(struct ctl *c, uint32_t pool, struct records *out)
 {
-	return list(c, KVCACHE_NR_CLIENT_GET, "clients", pool, 0,
-		    sizeof(struct kvcache_client_info), out);
+	return list(c, KVCACHE_NR_TENANT_GET, pool, out);
 }
 
-int list_pages(struct ctl *c, uint32_t pool, struct ctl_list *out)
+int list_clients(struct ctl *c, uint32_t pool, struct records *out)
 {
-	return list(c, KVCACHE_NR_PAGE_GET, "pages", pool, 0,
-		    sizeof(struct kvcache_page_info), out);
+	return list(c, KVCACHE_NR_CLIENT_GET, pool, out);
+}
+
+int list_pages(struct ctl *c, uint32_t pool, struct records *out)
+{
+	return list(c, KVCACHE_NR_PAGE_GET, pool, out);
 }
 
 int find_tenant(struct ctl *c, const char *name, uint32_t pool,
 		struct kvcache_tenant_info *out)
 {
 	const struct kvcache_tenant_info *t;
-	struct ctl_list l;
+	struct records l;
 	size_t i;
 	int ret;
 
@@ -138,7 +99,7 @@ const char *names_of(const struct names *n, uint32_t tenant, char *buf)
 	return buf;
 }
 
-json_t *json_list(const struct ctl_list *l)
+json_t *json_list(const struct records *l)
 {
 	return json_pack("{s:I, s:I}", "seq", (json_int_t)l->seq,
 			 "seq_last", (json_int_t)l->last);

@@ -85,7 +85,7 @@ static int more_pages(const void *a, const void *b)
 }
 
 /* By number, each tenant once. */
-static size_t shares(const struct ctl_list *l, struct share *s)
+static size_t shares(const struct records *l, struct share *s)
 {
 	const struct kvcache_page_info *v = l->v;
 	size_t i, n = 0;
@@ -143,7 +143,7 @@ static int kind_of(const struct map *m, const struct kvcache_page_info *v,
 }
 
 /* Which kinds there are, and the kind of each page. */
-static void fill(struct map *m, const struct ctl_list *l,
+static void fill(struct map *m, const struct records *l,
 		 const struct names *names)
 {
 	const struct kvcache_page_info *v = l->v;
@@ -181,7 +181,7 @@ static int look(struct ctl *c, struct map *m)
 {
 	const struct kvcache_pool_info *p;
 	struct names names = { { 0 } };
-	struct ctl_list l = { 0 };
+	struct records l = { 0 };
 	int ret, i;
 
 	for (i = 0; i < TRIES; i++) {

@@ -96,7 +96,7 @@ static int show(struct ctl *c, const struct kvcache_pool_info *p,
 	const char *only = c->value[OPT_TENANT];
 	const struct kvcache_page_info *v;
 	char tenant[KVCACHE_NAME_LEN];
-	struct ctl_list l = { 0 };
+	struct records l = { 0 };
 	struct names names;
 	int ret;
 

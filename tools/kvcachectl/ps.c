@@ -16,7 +16,7 @@ struct ps {
 	struct ctl *c;
 	const struct kvcache_pool_info *pool;
 	struct names names;
-	struct ctl_list list;
+	struct records list;
 	bool first;
 };
 

@@ -94,7 +94,7 @@ static int add_pool(struct ctl *c, const struct kvcache_pool_info *p,
 		    struct table *t, json_t *json)
 {
 	const struct kvcache_tenant_info *v;
-	struct ctl_list l;
+	struct records l;
 	json_t *list;
 	int ret;
 

@@ -11,6 +11,8 @@
 
 #include <kvcache/kvcache.h>
 
+#include "source.h"
+
 /**
  * struct sample - one moment
  * @at: when it was read, in seconds of a monotonic clock
@@ -37,27 +39,12 @@ struct sample {
 	size_t nclients;
 };
 
-/**
- * struct source - where samples come from
- * @where: device or socket; NULL for what the library finds
- * @as: tenant to attach to where that is needed, or NULL
- * @kvc: once it is open
- * @why: why the last call failed
- */
-struct source {
-	const char *where;
-	const char *as;
-	struct kvc *kvc;
-	char why[256];
-};
-
 /*
  * Opens what is not open, so that a broker that comes back is found again. 0, or
  * -errno, and @why has a sentence; then @s is what it was.
  */
 int sample_read(struct source *src, struct sample *s);
 void sample_free(struct sample *s);
-void source_close(struct source *src);
 
 /* A pool, or NULL. */
 const struct kvcache_pool_info *sample_pool(const struct sample *s,

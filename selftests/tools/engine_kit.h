@@ -35,7 +35,7 @@ static inline void engine_kit_open(struct engine *e, struct options *o)
 	ASSERT_EQ(0, gguf_open(ENGINE_MODEL, &e->gguf, err, sizeof(err)));
 	ASSERT_EQ(0, model_probe(e->gguf, &e->info, err, sizeof(err)));
 	ASSERT_EQ(0, kvc_open("local", &oopts, &e->kvc));
-	model_cache(&e->info, KVA_F32, KVA_F32, NULL, &e->group, &e->shape);
+	model_cache(&e->info, KVA_F32, KVA_F32, NULL, &e->groups, &e->shape);
 	ASSERT_EQ(0, kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache));
 	ASSERT_EQ(0, model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
 				&e->model, err, sizeof(err)));

@@ -91,7 +91,7 @@ static void world_open(struct world *w, const struct want *q)
 		.local_page_size = q->page,
 	};
 	struct model_info info;
-	struct kvc_group group;
+	struct model_groups group;
 	struct kvc_model shape;
 	struct gguf *g;
 

@@ -37,9 +37,17 @@ static uint32_t key_value(const struct flaw *f, const char *key, uint32_t v)
 	return f->key && !strcmp(f->key, key) ? f->value : v;
 }
 
-static void add_key(struct gw *w, uint64_t *n, const struct flaw *f,
-		    const char *key, uint32_t v)
+static const char *arch_of(const struct flaw *f)
 {
+	return f->arch ? f->arch : "llama";
+}
+
+static void add_key(struct gw *w, uint64_t *n, const struct flaw *f,
+		    const char *part, uint32_t v)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s.%s", arch_of(f), part);
 	if (f->no_key && !strcmp(f->no_key, key))
 		return;
 	gw_key_u32(w, key, key_value(f, key, v));
@@ -47,8 +55,11 @@ static void add_key(struct gw *w, uint64_t *n, const struct flaw *f,
 }
 
 static void add_float(struct gw *w, uint64_t *n, const struct flaw *f,
-		      const char *key, float v)
+		      const char *part, float v)
 {
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s.%s", arch_of(f), part);
 	if (f->no_key && !strcmp(f->no_key, key))
 		return;
 	gw_key(w, key, 6);
@@ -73,21 +84,21 @@ static void add_tensor(struct gw *w, uint64_t *n, uint64_t *at,
 
 static void write_keys(struct gw *w, uint64_t *n, const struct flaw *f)
 {
-	gw_key_str(w, "general.architecture", f->arch ? f->arch : "llama");
+	gw_key_str(w, "general.architecture", arch_of(f));
 	++*n;
 	if (f->scaling) {
 		gw_key_str(w, "llama.rope.scaling.type", f->scaling);
 		++*n;
 	}
-	add_key(w, n, f, "llama.block_count", LAYERS);
-	add_key(w, n, f, "llama.embedding_length", DIM);
-	add_key(w, n, f, "llama.feed_forward_length", FF);
-	add_key(w, n, f, "llama.context_length", 100);
-	add_key(w, n, f, "llama.attention.head_count", HEADS);
-	add_key(w, n, f, "llama.attention.head_count_kv", 1);
-	add_key(w, n, f, "llama.expert_count", 0);
-	add_float(w, n, f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-	add_float(w, n, f, "llama.rope.scaling.factor", 4);
+	add_key(w, n, f, "block_count", LAYERS);
+	add_key(w, n, f, "embedding_length", DIM);
+	add_key(w, n, f, "feed_forward_length", FF);
+	add_key(w, n, f, "context_length", 100);
+	add_key(w, n, f, "attention.head_count", HEADS);
+	add_key(w, n, f, "attention.head_count_kv", 1);
+	add_key(w, n, f, "expert_count", 0);
+	add_float(w, n, f, "attention.layer_norm_rms_epsilon", 1e-5f);
+	add_float(w, n, f, "rope.scaling.factor", 4);
 }
 
 static uint64_t write_tensors(struct gw *w, uint64_t *n, const struct flaw *f)
@@ -204,12 +215,62 @@ TEST(architectures_are_refused_by_name)
 	refuse((struct flaw){ .arch = "bert" }, -EOPNOTSUPP, "no decode loop");
 	refuse((struct flaw){ .arch = "nomic-bert" }, -EOPNOTSUPP,
 	       "no decode loop");
-	refuse((struct flaw){ .arch = "qwen2" }, -EOPNOTSUPP,
-	       "'qwen2' is not supported yet");
-	refuse((struct flaw){ .arch = "qwen3" }, -EOPNOTSUPP,
-	       "'qwen3' is not supported yet");
-	refuse((struct flaw){ .arch = "gemma3" }, -EOPNOTSUPP,
-	       "'gemma3' is not supported yet");
+	refuse((struct flaw){ .arch = "gemma2" }, -EOPNOTSUPP,
+	       "'gemma2' is not supported yet");
+	refuse((struct flaw){ .arch = "qwen" }, -EOPNOTSUPP,
+	       "'qwen' is not supported yet");
+}
+
+/* Without them the text would be wrong, and nobody would know why. */
+TEST(what_an_architecture_has_beside_the_rest)
+{
+	refuse((struct flaw){ .arch = "qwen2" }, -EINVAL, "blk.0.attn_q.bias");
+	refuse((struct flaw){ .arch = "qwen3" }, -EINVAL,
+	       "blk.0.attn_q_norm.weight");
+	refuse((struct flaw){ .arch = "gemma3" }, -EINVAL,
+	       "blk.0.attn_q_norm.weight");
+	refuse((struct flaw){ .arch = "qwen3", .extra = "blk.0.attn_q.bias" },
+	       -EOPNOTSUPP, "part of the qwen3 models");
+	refuse((struct flaw){ .arch = "qwen2", .no_key = "qwen2.block_count" },
+	       -EINVAL, "qwen2.block_count is missing");
+}
+
+/* One layer of six sees all; what the file leaves out is as it was made. */
+TEST(windows_of_layers)
+{
+	static const char path[] = "selftests/data/refs/tiny-gemma3-w32-f16.gguf";
+	struct model_groups groups;
+	struct model_info info;
+	struct kvc_model cm;
+	struct gguf *g;
+	uint32_t i;
+
+	ASSERT_EQ(0, gguf_open(path, &g, err, sizeof(err)));
+	ASSERT_EQ(0, model_probe(g, &info, err, sizeof(err)));
+	gguf_close(g);
+	EXPECT_EQ(32, info.window);
+	EXPECT_TRUE(info.rope_base == 1e6);
+	EXPECT_TRUE(info.window_base == 1e4);
+	EXPECT_TRUE(info.attn_scale == 0.125);
+	EXPECT_EQ(KVC_ROPE_HALF, info.rope_kind);
+	ASSERT_EQ(7, info.nlayers);
+	model_cache(&info, KVC_F16, KVC_F16, NULL, &groups, &cm);
+	ASSERT_EQ(2, cm.ngroups);
+	EXPECT_EQ(0, groups.group[0].window);
+	EXPECT_EQ(32, groups.group[1].window);
+	for (i = 0; i < 7; i++) {
+		EXPECT_EQ(i != 5, model_is_local(&info, i));
+		EXPECT_EQ(i != 5, cm.layer_group[i]);
+	}
+	info.period = 1;
+	model_cache(&info, KVC_F16, KVC_F16, NULL, &groups, &cm);
+	EXPECT_EQ(1, cm.ngroups);
+	EXPECT_EQ(0, groups.group[0].window);
+	info.period = 8;	/* of seven layers none */
+	model_cache(&info, KVC_F16, KVC_F16, NULL, &groups, &cm);
+	EXPECT_EQ(1, cm.ngroups);
+	EXPECT_EQ(32, groups.group[0].window);
+	EXPECT_EQ(0, cm.layer_group[6]);
 }
 
 TEST(missing_keys_are_named)
@@ -344,7 +405,7 @@ FIXTURE_SETUP(steps)
 	struct kvc_cache_opts opts = { .sz = sizeof(opts), .no_reuse = 1 };
 	struct model_opts mo = { .weights = MODEL_WEIGHTS_F32 };
 	struct model_info info;
-	struct kvc_group group;
+	struct model_groups group;
 	struct kvc_model cm;
 	uint32_t i;
 

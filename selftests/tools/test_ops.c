@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_ops.c - norms and SwiGLU against double precision, in every width of
+ * test_ops.c - norms and gates against double precision, in every width of
  * vectors that this CPU has.
  */
 #include <math.h>
@@ -102,6 +102,85 @@ TEST(swiglu)
 			EXPECT_TRUE(out[dims[d]] == 42);
 		}
 	}
+}
+
+static void expect_geglu(float gate, float up, float got)
+{
+	double g = gate, u = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+	/* 1 + tanh, where it is small, without its cancellation */
+	double want = g / (1 + exp(-2 * u)) * up;
+
+	if (!(fabs(got - want) <= 2e-5 * fabs(want) + 1e-36)) {
+		ht_log("geglu of %g, %g is %g instead of %g", gate, up, got,
+		       want);
+		ht_failed = 1;
+	}
+}
+
+TEST(geglu)
+{
+	static const float extremes[] = {
+		-1e30f, -200, 200, 1e30f, 0, -0.0f,
+	};
+	float gate[DIM_MAX], up[DIM_MAX], out[DIM_MAX + 1];
+	unsigned int v, i, d;
+
+	for (v = 0; variant(v); v++) {
+		for (d = 0; d < NDIMS; d++) {
+			for (i = 0; i < dims[d]; i++) {
+				gate[i] = 3 * value(i);
+				up[i] = value(i + 3);
+			}
+			out[dims[d]] = 42;
+			variant(v)->geglu(gate, up, dims[d], out);
+			for (i = 0; i < dims[d]; i++)
+				expect_geglu(gate[i], up[i], out[i]);
+			EXPECT_TRUE(out[dims[d]] == 42);
+		}
+		for (i = 0; i < 6; i++)
+			up[i] = 1;
+		variant(v)->geglu(extremes, up, 6, out);
+		EXPECT_TRUE(fabsf(out[0]) < 1e-6f);
+		EXPECT_TRUE(fabsf(out[1]) < 1e-30f);
+		EXPECT_TRUE(out[2] == 200);
+		EXPECT_TRUE(out[3] == 1e30f);
+		EXPECT_TRUE(out[4] == 0);
+		EXPECT_TRUE(out[5] == 0);
+	}
+}
+
+/* Rows with others' elements between them, on threads and without. */
+TEST(parts_of_rows)
+{
+	enum { ROWS = 700, HEADS = 3, DIM = 24, STRIDE = HEADS * DIM + 5 };
+	static float x[2][ROWS * STRIDE];
+	struct kva_threads *t;
+	float bias[DIM], want[DIM];
+	uint32_t r, h, i, at;
+
+	ASSERT_EQ(0, kva_threads_create(3, &t));
+	for (i = 0; i < DIM; i++)
+		bias[i] = value(i + 5);
+	for (i = 0; i < ROWS * STRIDE; i++)
+		x[0][i] = x[1][i] = value(i);
+	ops_bias(t, x[0], STRIDE, ROWS, DIM, bias);
+	for (i = 0; i < ROWS * STRIDE; i++)
+		ASSERT_TRUE(x[0][i] == value(i) + (i % STRIDE < DIM ?
+						   bias[i % STRIDE] : 0));
+	ops_norm_heads(t, x[1], STRIDE, ROWS, HEADS, DIM, bias, 1e-5f);
+	for (r = 0; r < ROWS; r++) {
+		for (h = 0; h < HEADS; h++) {
+			at = r * STRIDE + h * DIM;
+			for (i = 0; i < DIM; i++)
+				want[i] = value(at + i);
+			ops_norm(NULL, want, NULL, 1, DIM, bias, 1e-5f, want);
+			ASSERT_EQ(0, memcmp(want, x[1] + at, sizeof(want)));
+		}
+		for (i = HEADS * DIM; i < STRIDE; i++)
+			ASSERT_TRUE(x[1][r * STRIDE + i] ==
+				    value(r * STRIDE + i));
+	}
+	kva_threads_destroy(t);
 }
 
 TEST(swiglu_over_the_whole_range)

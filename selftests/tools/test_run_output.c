@@ -134,7 +134,7 @@ TEST(complaints_do_not_steer_the_terminal)
 	gw_header(&w, 3, 0, 1);
 	gw_key_str(&w, "general.architecture", "bert\n\x1b[2J");
 	r = kit_run(NULL, "-m %s -p x", kit_file("arch.gguf", w.p, w.n));
-	refused(&r, "'bert" FFFD FFFD "[2J'", "take a llama model");
+	refused(&r, "'bert" FFFD FFFD "[2J'", "take a model of llama");
 	gw_free(&w);
 }
 

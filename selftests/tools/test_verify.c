@@ -353,7 +353,7 @@ static void reopen(FIXTURE_DATA(verify) *self, const char *path, int type,
 	ASSERT_EQ(0, gguf_open(path, &e->gguf, err, sizeof(err)));
 	ASSERT_EQ(0, model_probe(e->gguf, &e->info, err, sizeof(err)));
 	ASSERT_EQ(0, kvc_open("local", &oopts, &e->kvc));
-	model_cache(&e->info, type, type, NULL, &e->group, &e->shape);
+	model_cache(&e->info, type, type, NULL, &e->groups, &e->shape);
 	e->shape.page_tokens = 16;
 	ASSERT_EQ(0, kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache));
 	ASSERT_EQ(0, model_load(e->gguf, &mopts, kvc_cache_threads(e->cache),
@@ -438,7 +438,7 @@ static void expect(FIXTURE_DATA(verify) *self, bool ok)
 static uint32_t defects(FIXTURE_DATA(verify) *self, uint32_t pos)
 {
 	uint32_t layers = self->e.info.nlayers, i, found = 0;
-	size_t size = 2 * self->e.group.kv_heads *
+	size_t size = 2 * self->e.groups.group[0].kv_heads *
 		      (row_size(self->k, 0) + row_size(self->k, 1));
 	uint8_t *right = xcalloc(layers, size), *wrong = xcalloc(layers, size);
 	float *want = xcalloc(self->e.info.vocab, sizeof(*want));

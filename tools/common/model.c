@@ -30,14 +30,13 @@ void model_free(struct model *m)
 
 	if (!m)
 		return;
-	for (i = 0; m->layers && i < m->info.nlayers; i++) {
-		free(m->layers[i].attn_norm);
-		free(m->layers[i].ffn_norm);
-	}
+	for (i = 0; m->layers && i < m->info.nlayers; i++)
+		model_layer_free(&m->layers[i]);
 	free(m->layers);
 	free(m->rope_factors);
 	free(m->output_norm);
-	free(m->rope);
+	free(m->rope[0].table);
+	free(m->rope[1].table);
 	free(m->s.x);
 	matmul_destroy(m->mm);
 	free(m);
@@ -97,29 +96,46 @@ static int get_scratch(struct model *m, uint32_t rows)
 	return 0;
 }
 
-/* The table of rotations for every position below @n. */
-static int get_rope(struct model *m, uint32_t n)
+/* A table of rotations for every position below @n. */
+static int grow_rope(const struct model *m, struct rotations *r, uint32_t n,
+		     double base, double scale, const float *factors)
 {
 	size_t row = m->rot_dim;
 	float *p;
 
-	if (n > m->info.context)
-		return -EOVERFLOW;
-	if (n <= m->rope_len)
+	if (n <= r->len)
 		return 0;
 	if (m->info.context - n < ROPE_STEP)
 		n = m->info.context;
 	else
 		n = (n + ROPE_STEP - 1) / ROPE_STEP * ROPE_STEP;
-	p = realloc(m->rope, n * row * sizeof(*p));
+	p = realloc(r->table, n * row * sizeof(*p));
 	if (!p)
 		return -ENOMEM;
-	kva_rope_table(p + m->rope_len * row, m->rope_len, n - m->rope_len,
-		       m->rot_dim, m->info.rope_base, m->info.rope_scale,
-		       m->rope_factors);
-	m->rope = p;
-	m->rope_len = n;
+	kva_rope_table(p + r->len * row, r->len, n - r->len, m->rot_dim, base,
+		       scale, factors);
+	r->table = p;
+	r->len = n;
 	return 0;
+}
+
+static int get_rope(struct model *m, uint32_t n)
+{
+	const struct model_info *s = &m->info;
+	int ret;
+
+	if (n > s->context)
+		return -EOVERFLOW;
+	ret = grow_rope(m, &m->rope[0], n, s->rope_base, s->rope_scale,
+			m->rope_factors);
+	if (ret || !s->window)
+		return ret;
+	return grow_rope(m, &m->rope[1], n, s->window_base, 1, NULL);
+}
+
+static const float *rope_of(const struct model *m, uint32_t layer)
+{
+	return m->rope[model_is_local(&m->info, layer)].table;
 }
 
 struct embed {
@@ -130,9 +146,42 @@ struct embed {
 static void embed_item(void *arg, size_t item, unsigned int thread)
 {
 	const struct embed *e = arg;
+	uint32_t dim = e->m->info.dim, i;
+	float *x = e->m->s.x + item * dim;
 
-	matmul_row(&e->m->embed, e->tokens[item],
-		   e->m->s.x + item * e->m->info.dim);
+	matmul_row(&e->m->embed, e->tokens[item], x);
+	if (e->m->embed_scale != 1)
+		for (i = 0; i < dim; i++)
+			x[i] *= e->m->embed_scale;
+}
+
+/* What a half layer adds, normed where the architecture does that. */
+static void post_norm(struct model *m, const float *weight, uint32_t rows)
+{
+	if (weight)
+		ops_norm(m->threads, m->s.delta, NULL, rows, m->info.dim,
+			 weight, m->eps, m->s.delta);
+}
+
+/* Between the products and the rotation. */
+static void finish_qkv(struct model *m, const struct layer *l, uint32_t rows)
+{
+	const struct model_info *s = &m->info;
+	size_t q = (size_t)s->q_heads * s->head_dim;
+	size_t kv = (size_t)s->kv_heads * s->head_dim, stride = q + 2 * kv;
+	float *qs = m->s.qkv, *ks = qs + q, *vs = ks + kv;
+
+	if (l->q_bias) {
+		ops_bias(m->threads, qs, stride, rows, q, l->q_bias);
+		ops_bias(m->threads, ks, stride, rows, kv, l->k_bias);
+		ops_bias(m->threads, vs, stride, rows, kv, l->v_bias);
+	}
+	if (l->q_norm) {
+		ops_norm_heads(m->threads, qs, stride, rows, s->q_heads,
+			       s->head_dim, l->q_norm, m->eps);
+		ops_norm_heads(m->threads, ks, stride, rows, s->kv_heads,
+			       s->head_dim, l->k_norm, m->eps);
+	}
 }
 
 static int feed_forward(struct model *m, const struct layer *l, uint32_t rows)
@@ -148,8 +197,12 @@ static int feed_forward(struct model *m, const struct layer *l, uint32_t rows)
 	ret = matmul_run(m->mm, m->s.h, s->dim, rows, gate_up, 2);
 	if (ret)
 		return ret;
-	ops_swiglu(m->threads, m->s.gate_up, rows, s->ff_dim, m->s.act);
-	return matmul_run(m->mm, m->s.act, s->ff_dim, rows, &down, 1);
+	(m->gelu ? ops_geglu : ops_swiglu)(m->threads, m->s.gate_up, rows,
+					   s->ff_dim, m->s.act);
+	ret = matmul_run(m->mm, m->s.act, s->ff_dim, rows, &down, 1);
+	if (!ret)
+		post_norm(m, l->ffn_post_norm, rows);
+	return ret;
 }
 
 /*
@@ -181,11 +234,14 @@ static int run_layers(struct model *m, const uint32_t *tokens, uint32_t rows,
 			 s->dim, l->attn_norm, m->eps, m->s.h);
 		ret = matmul_run(m->mm, m->s.h, s->dim, rows, qkv, 3);
 		if (!ret)
+			finish_qkv(m, l, rows);
+		if (!ret)
 			ret = attend(m, arg, i, qs, ks, vs, stride, m->s.attn);
 		if (!ret)
 			ret = matmul_run(m->mm, m->s.attn, q, rows, &o, 1);
 		if (ret)
 			return ret;
+		post_norm(m, l->attn_post_norm, rows);
 		ops_norm(m->threads, m->s.x, m->s.delta, rows, s->dim,
 			 l->ffn_norm, m->eps, m->s.h);
 		ret = feed_forward(m, l, rows);
@@ -196,12 +252,22 @@ static int run_layers(struct model *m, const uint32_t *tokens, uint32_t rows,
 	return 0;
 }
 
+/* Bound the logits, where the model was trained with that. */
+static void cap_logits(double cap, float *logits, size_t n)
+{
+	size_t i;
+
+	for (i = 0; cap && i < n; i++)
+		logits[i] = cap * tanhf(logits[i] / cap);
+}
+
 /* Logits of some rows; s.h is overwritten. */
 static int get_logits(struct model *m, const uint32_t *want, uint32_t nwant,
 		      float *logits)
 {
 	struct matmul_job out = { &m->output, logits, m->info.vocab };
 	uint32_t dim = m->info.dim, i;
+	int ret;
 
 	for (i = 0; i < nwant; i++) {
 		size_t at = (size_t)want[i] * dim;
@@ -210,7 +276,11 @@ static int get_logits(struct model *m, const uint32_t *want, uint32_t nwant,
 			 m->output_norm, m->eps, m->s.h + (size_t)i * dim);
 	}
 	m->count.logit_rows += nwant;
-	return nwant ? matmul_run(m->mm, m->s.h, dim, nwant, &out, 1) : 0;
+	ret = nwant ? matmul_run(m->mm, m->s.h, dim, nwant, &out, 1) : 0;
+	if (!ret)
+		cap_logits(m->info.softcap, logits,
+			   (size_t)nwant * m->info.vocab);
+	return ret;
 }
 
 static int check_step(const struct model *m, const uint32_t *tokens,
@@ -230,26 +300,21 @@ static int check_step(const struct model *m, const uint32_t *tokens,
 
 /* ---- on pages --------------------------------------------------------- */
 
-static float attn_scale(const struct model *m)
-{
-	return 1.0 / sqrt(m->info.head_dim);
-}
-
 static int attend_pages(struct model *m, void *arg, uint32_t layer, float *q,
 			const float *k, const float *v, size_t stride,
 			float *o)
 {
 	struct kvc_rope rope = {
-		.kind = KVC_ROPE_PAIR,
+		.kind = m->info.rope_kind,
 		.rot_dim = m->rot_dim,
-		.table = m->rope,
+		.table = rope_of(m, layer),
 	};
 	int ret;
 
 	ret = kvc_append(arg, layer, &rope, q, stride, k, stride, v, stride);
 	if (ret)
 		return ret;
-	return kvc_attend(arg, layer, attn_scale(m), q, stride, o,
+	return kvc_attend(arg, layer, m->info.attn_scale, q, stride, o,
 			  (size_t)m->info.q_heads * m->info.head_dim);
 }
 
@@ -350,10 +415,10 @@ static int attend_text(struct model *m, void *arg, uint32_t layer, float *q,
 		.k_stride = stride,
 		.v_stride = stride,
 		.q_heads = m->info.q_heads,
-		.rope = KVA_ROPE_PAIR,
+		.rope = m->info.rope_kind,
 		.rot_dim = m->rot_dim,
 		.pos = t->pos,
-		.rope_table = m->rope,
+		.rope_table = rope_of(m, layer),
 	};
 	struct kva_attn attn = {
 		.kv = &t->view,
@@ -363,7 +428,7 @@ static int attend_text(struct model *m, void *arg, uint32_t layer, float *q,
 		.q_stride = stride,
 		.o_stride = (size_t)m->info.q_heads * m->info.head_dim,
 		.q_heads = m->info.q_heads,
-		.scale = attn_scale(m),
+		.scale = m->info.attn_scale,
 	};
 	int ret;
 
@@ -414,6 +479,8 @@ int model_recompute(struct model *m, const uint32_t *tokens, uint32_t n,
 	int ret;
 
 	ret = check_step(m, tokens, n, want, nwant);
+	if (!ret && m->info.window && n > m->info.window)
+		ret = -EOPNOTSUPP;
 	if (!ret)
 		ret = get_rope(m, n);
 	if (!ret)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model.h - the forward pass of a llama-type model on libkvcache's pages.
+ * model.h - the forward pass of a decoder on libkvcache's pages: llama, qwen2,
+ * qwen3, gemma3.
  *
  * Embedding, RMS norm, projections, attention through kvc_append() and
- * kvc_attend(), SwiGLU, logits. All keys and values go through the library;
- * this file keeps none.
+ * kvc_attend(), a gated feed-forward part, logits. All keys and values go
+ * through the library; this file keeps none.
  */
 #ifndef MODEL_H
 #define MODEL_H
@@ -31,7 +32,7 @@ enum model_weights {
 
 /**
  * struct model_info - the shape of a model
- * @arch: "llama"
+ * @arch: "llama", "qwen2", "qwen3" or "gemma3"
  * @name: general.name of the file, or ""
  * @nlayers: layers
  * @dim: elements of a hidden state
@@ -41,8 +42,15 @@ enum model_weights {
  * @head_dim: elements of a head's row
  * @vocab: tokens
  * @context: longest sequence that it was made for
+ * @rope_kind: enum kvc_rope_kind
  * @rope_base: base of the rotary embedding
  * @rope_scale: factor of positions (1: no linear scaling)
+ * @window: tokens that a row sees in most layers; 0: all, in every layer
+ * @period: with a window: every @period-th layer sees all
+ * @window_base: @rope_base of the layers with a window; positions are not
+ *               scaled there
+ * @attn_scale: factor of the scores
+ * @softcap: bound of the logits, or 0
  * @tied: the output matrix is the embedding
  * @params: number of parameters
  * @weight_bytes: bytes that one decode step reads of the weights as loaded
@@ -59,8 +67,14 @@ struct model_info {
 	uint32_t head_dim;
 	uint32_t vocab;
 	uint32_t context;
+	uint32_t rope_kind;
+	uint32_t window;
+	uint32_t period;
 	double rope_base;
 	double rope_scale;
+	double window_base;
+	double attn_scale;
+	double softcap;
 	bool tied;
 	uint64_t params;
 	uint64_t weight_bytes;
@@ -78,6 +92,12 @@ struct model_opts {
 	void (*progress)(void *arg, double done);
 	void *arg;
 };
+
+/* Do this layer's rows see a window only? */
+static inline bool model_is_local(const struct model_info *info, uint32_t layer)
+{
+	return info->window && (layer + 1) % info->period;
+}
 
 /* The shape alone, without loading weights. Errors as model_load(). */
 int model_probe(const struct gguf *g, struct model_info *info, char *err,
@@ -109,17 +129,27 @@ const struct model_info *model_info(const struct model *m);
 const char *model_products(const struct model *m);
 
 /**
+ * struct model_groups - what a description of a cache points to
+ * @group: layers that see all first, if there are any, then those with a window
+ * @layer_group: group of each layer
+ */
+struct model_groups {
+	struct kvc_group group[2];
+	uint8_t layer_group[KVC_MAX_LAYERS];
+};
+
+/**
  * model_cache() - the model's description for kvc_cache_create()
  * @info: of model_probe() or model_info()
  * @k_type: KVC_F32, _F16, _BF16
  * @v_type: likewise
  * @id: [32] identifies the weights, or NULL for zeros
- * @group: storage for the one group that the result points to
+ * @groups: storage for the groups that the result points to
  * @out: the description
  */
 void model_cache(const struct model_info *info, uint32_t k_type,
-		 uint32_t v_type, const uint8_t *id, struct kvc_group *group,
-		 struct kvc_model *out);
+		 uint32_t v_type, const uint8_t *id,
+		 struct model_groups *groups, struct kvc_model *out);
 
 /**
  * model_forward() - one step of a batch

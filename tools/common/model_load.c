@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * model_load.c - the weights of a llama-type model in a GGUF file.
+ * model_load.c - the weights of a model in a GGUF file.
  *
  * A tensor that this forward pass would not use changes what the model says,
  * so a file that has one is refused rather than run wrongly.
  */
 #include <errno.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,51 +61,110 @@ static int get_vector(const struct model_file *l, const char *name, uint32_t n,
 	return 0;
 }
 
-static const char *const layer_parts[] = {
-	"attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm",
-	"ffn_gate", "ffn_up", "ffn_down",
+enum size { NONE, DIM, FF, Q, KV, HEAD };
+
+/**
+ * struct part - a tensor of a layer
+ * @name: behind the layer's number
+ * @traits: ARCH_* of which one is needed; 0: every architecture has it
+ * @cols: inputs, or elements of a vector
+ * @rows: outputs; NONE: a vector
+ * @at: where struct layer has it
+ */
+static const struct part {
+	const char *name;
+	unsigned int traits;
+	enum size cols;
+	enum size rows;
+	size_t at;
+} parts[] = {
+#define AT(member) offsetof(struct layer, member)
+	{ "attn_norm.weight", 0, DIM, NONE, AT(attn_norm) },
+	{ "attn_q.weight", 0, DIM, Q, AT(q) },
+	{ "attn_k.weight", 0, DIM, KV, AT(k) },
+	{ "attn_v.weight", 0, DIM, KV, AT(v) },
+	{ "attn_output.weight", 0, Q, DIM, AT(o) },
+	{ "ffn_norm.weight", 0, DIM, NONE, AT(ffn_norm) },
+	{ "ffn_gate.weight", 0, DIM, FF, AT(gate) },
+	{ "ffn_up.weight", 0, DIM, FF, AT(up) },
+	{ "ffn_down.weight", 0, FF, DIM, AT(down) },
+	{ "attn_q.bias", ARCH_QKV_BIAS, Q, NONE, AT(q_bias) },
+	{ "attn_k.bias", ARCH_QKV_BIAS, KV, NONE, AT(k_bias) },
+	{ "attn_v.bias", ARCH_QKV_BIAS, KV, NONE, AT(v_bias) },
+	{ "attn_q_norm.weight", ARCH_QK_NORM, HEAD, NONE, AT(q_norm) },
+	{ "attn_k_norm.weight", ARCH_QK_NORM, HEAD, NONE, AT(k_norm) },
+	{
+		"post_attention_norm.weight", ARCH_POST_NORM, DIM, NONE,
+		AT(attn_post_norm),
+	},
+	{
+		"post_ffw_norm.weight", ARCH_POST_NORM, DIM, NONE,
+		AT(ffn_post_norm),
+	},
+#undef AT
 };
-#define NPARTS (sizeof(layer_parts) / sizeof(*layer_parts))
+#define NPARTS (sizeof(parts) / sizeof(*parts))
+
+static bool has_part(const struct model_file *l, unsigned int p)
+{
+	return !parts[p].traits || parts[p].traits & l->arch->traits;
+}
+
+static uint32_t size_of(const struct model_info *s, enum size size)
+{
+	switch (size) {
+	case DIM:
+		return s->dim;
+	case FF:
+		return s->ff_dim;
+	case Q:
+		return s->q_heads * s->head_dim;
+	case KV:
+		return s->kv_heads * s->head_dim;
+	case HEAD:
+		return s->head_dim;
+	default:
+		return 0;
+	}
+}
 
 static int get_layer(const struct model_file *l, struct model *m, uint32_t i)
 {
-	const struct model_info *s = &m->info;
-	uint32_t q = s->q_heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-	struct layer *y = &m->layers[i];
-	const struct {
-		uint32_t cols;
-		uint32_t rows;		/* 0: a vector */
-		void *out;
-	} shape[NPARTS] = {
-		{ s->dim, 0, &y->attn_norm },
-		{ s->dim, q, &y->q },
-		{ s->dim, kv, &y->k },
-		{ s->dim, kv, &y->v },
-		{ q, s->dim, &y->o },
-		{ s->dim, 0, &y->ffn_norm },
-		{ s->dim, s->ff_dim, &y->gate },
-		{ s->dim, s->ff_dim, &y->up },
-		{ s->ff_dim, s->dim, &y->down },
-	};
-	char name[64];
+	char *y = (char *)&m->layers[i];
+	uint32_t cols, rows;
 	unsigned int p;
+	char name[64];
 	int ret;
 
 	for (p = 0; p < NPARTS; p++) {
-		snprintf(name, sizeof(name), "blk.%u.%s.weight", i,
-			 layer_parts[p]);
-		if (shape[p].rows)
-			ret = get_matrix(l, name, shape[p].cols, shape[p].rows,
-					 shape[p].out);
+		if (!has_part(l, p))
+			continue;
+		snprintf(name, sizeof(name), "blk.%u.%s", i, parts[p].name);
+		cols = size_of(&m->info, parts[p].cols);
+		rows = size_of(&m->info, parts[p].rows);
+		if (rows)
+			ret = get_matrix(l, name, cols, rows,
+					 (struct matrix *)(y + parts[p].at));
 		else
-			ret = get_vector(l, name, shape[p].cols, shape[p].out);
+			ret = get_vector(l, name, cols,
+					 (float **)(y + parts[p].at));
 		if (ret)
 			return ret;
 	}
 	return 0;
 }
 
-static bool is_known(const struct model *m, const char *name)
+void model_layer_free(struct layer *y)
+{
+	unsigned int p;
+
+	for (p = 0; p < NPARTS; p++)
+		if (parts[p].rows == NONE)
+			free(*(float **)((char *)y + parts[p].at));
+}
+
+static bool is_known(const struct model_file *l, const struct model *m,
+		     const char *name)
 {
 	static const char *const others[] = {
 		"token_embd.weight", "output_norm.weight", "output.weight",
@@ -118,9 +179,8 @@ static bool is_known(const struct model *m, const char *name)
 	if (sscanf(name, "blk.%u.", &i) != 1 || i >= m->info.nlayers)
 		return false;
 	for (p = 0; p < NPARTS; p++) {
-		snprintf(buf, sizeof(buf), "blk.%u.%s.weight", i,
-			 layer_parts[p]);
-		if (!strcmp(name, buf))
+		snprintf(buf, sizeof(buf), "blk.%u.%s", i, parts[p].name);
+		if (has_part(l, p) && !strcmp(name, buf))
 			return true;
 	}
 	return false;
@@ -133,10 +193,11 @@ static int get_tensors(const struct model_file *l, struct model *m)
 	int ret;
 
 	for (i = 0; i < gguf_ntensors(l->g); i++)
-		if (!is_known(m, gguf_tensor_at(l->g, i)->name))
+		if (!is_known(l, m, gguf_tensor_at(l->g, i)->name))
 			return model_refuse(l, -EOPNOTSUPP,
-				    "tensor %s is not part of the llama models that are supported",
-				    gguf_tensor_at(l->g, i)->name);
+				    "tensor %s is not part of the %s models that are supported",
+				    gguf_tensor_at(l->g, i)->name,
+				    l->arch->name);
 	ret = get_matrix(l, "token_embd.weight", s->dim, s->vocab, &m->embed);
 	if (!ret)
 		ret = get_vector(l, "output_norm.weight", s->dim,
@@ -158,22 +219,27 @@ static int get_rest(const struct model_file *l, struct model *m)
 	double eps = 0;
 	int ret;
 
-	ret = model_number(l, "llama.attention.layer_norm_rms_epsilon", &eps);
+	ret = model_number(l, "attention.layer_norm_rms_epsilon", &eps);
 	if (ret)
 		return ret;
 	if (eps == 0)
 		return model_refuse(l, -EINVAL,
-			    "llama.attention.layer_norm_rms_epsilon is missing: the file does not describe a whole model");
+			    "%s.attention.layer_norm_rms_epsilon is missing: the file does not describe a whole model",
+			    l->arch->name);
 	m->eps = eps;
 	m->rot_dim = m->info.head_dim;
-	ret = model_optional(l, "llama.rope.dimension_count", m->info.head_dim,
+	ret = model_optional(l, "rope.dimension_count", m->info.head_dim,
 		       &m->rot_dim);
 	if (ret)
 		return ret;
 	if (m->rot_dim % 2)
 		return model_refuse(l, -EINVAL,
-			    "llama.rope.dimension_count is %u, not even: the file is damaged",
-			    m->rot_dim);
+			    "%s.rope.dimension_count is %u, not even: the file is damaged",
+			    l->arch->name, m->rot_dim);
+	m->gelu = l->arch->traits & ARCH_GELU;
+	/* Gemma's own code rounds this to bf16; others, as here, do not. */
+	m->embed_scale = l->arch->traits & ARCH_EMBED_SCALE ?
+			 sqrt(m->info.dim) : 1;
 	return 0;
 }
 
@@ -201,7 +267,7 @@ static void read_weights(const struct model_file *l,
 }
 
 /* Everything that can be refused, and nothing that takes long. */
-static int prepare(const struct model_file *l, enum model_weights weights,
+static int prepare(struct model_file *l, enum model_weights weights,
 		   struct model *m)
 {
 	int ret;

@@ -18,6 +18,19 @@ struct layer {
 	struct matrix down;
 	float *attn_norm;
 	float *ffn_norm;
+	float *q_bias;			/* what follows is NULL where an */
+	float *k_bias;			/* architecture has none */
+	float *v_bias;
+	float *q_norm;			/* [head_dim], of each head */
+	float *k_norm;
+	float *attn_post_norm;		/* of what the half layer adds */
+	float *ffn_post_norm;
+};
+
+/* Angles of all positions below @len, for one base. */
+struct rotations {
+	float *table;
+	uint32_t len;
 };
 
 /* One allocation of each, for as many rows as the largest step had. */
@@ -35,6 +48,8 @@ struct scratch {
 struct model {
 	struct model_info info;
 	float eps;
+	float embed_scale;
+	bool gelu;			/* the gate's function, not SiLU */
 	uint32_t rot_dim;
 	float *rope_factors;		/* [rot_dim / 2], or NULL */
 
@@ -47,10 +62,12 @@ struct model {
 	struct matmul *mm;
 	char products[64];
 
-	float *rope;			/* for positions below rope_len */
-	uint32_t rope_len;
+	struct rotations rope[2];	/* of layers that see all; of others */
 	struct scratch s;
 	struct model_counters count;
 };
+
+/* Free what get_layer() in model_load.c has made. */
+void model_layer_free(struct layer *y);
 
 #endif /* MODEL_PRIV_H */

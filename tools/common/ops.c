@@ -22,7 +22,9 @@ struct call {
 	const float *weight;
 	float eps;
 	float *out;
+	size_t stride;
 	uint32_t rows;
+	uint32_t heads;
 	uint32_t dim;
 	uint32_t unit;		/* rows of an item */
 };
@@ -43,8 +45,10 @@ static const struct ops_rows *pick(void)
 static void run(struct kva_threads *t, struct call *c,
 		void (*fn)(void *arg, size_t item, unsigned int thread))
 {
+	size_t row = (size_t)c->dim * (c->heads ? c->heads : 1);
+
 	c->fn = pick();
-	c->unit = c->dim < ITEM ? ITEM / c->dim : 1;
+	c->unit = row < ITEM ? ITEM / row : 1;
 	kva_threads_run(t, (c->rows + c->unit - 1) / c->unit, fn, c);
 }
 
@@ -79,6 +83,46 @@ static void swiglu_item(void *arg, size_t item, unsigned int thread)
 	}
 }
 
+static void geglu_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct call *c = arg;
+	const float *in;
+	size_t r;
+
+	for (r = item * c->unit; r < end_of(c, item); r++) {
+		in = c->in + 2 * r * c->dim;
+		c->fn->geglu(in, in + c->dim, c->dim, c->out + r * c->dim);
+	}
+}
+
+static void bias_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct call *c = arg;
+	uint32_t i;
+	float *x;
+	size_t r;
+
+	for (r = item * c->unit; r < end_of(c, item); r++) {
+		x = c->x + r * c->stride;
+		for (i = 0; i < c->dim; i++)
+			x[i] += c->weight[i];
+	}
+}
+
+static void heads_item(void *arg, size_t item, unsigned int thread)
+{
+	const struct call *c = arg;
+	uint32_t h;
+	float *x;
+	size_t r;
+
+	for (r = item * c->unit; r < end_of(c, item); r++) {
+		x = c->x + r * c->stride;
+		for (h = 0; h < c->heads; h++, x += c->dim)
+			c->fn->norm(x, NULL, c->dim, c->weight, c->eps, x);
+	}
+}
+
 void ops_norm(struct kva_threads *t, float *x, const float *delta,
 	      uint32_t rows, uint32_t dim, const float *weight, float eps,
 	      float *out)
@@ -107,4 +151,48 @@ void ops_swiglu(struct kva_threads *t, const float *gate_up, uint32_t rows,
 	};
 
 	run(t, &c, swiglu_item);
+}
+
+void ops_geglu(struct kva_threads *t, const float *gate_up, uint32_t rows,
+	       uint32_t dim, float *out)
+{
+	struct call c = {
+		.in = gate_up,
+		.out = out,
+		.rows = rows,
+		.dim = dim,
+	};
+
+	run(t, &c, geglu_item);
+}
+
+void ops_bias(struct kva_threads *t, float *x, size_t stride, uint32_t rows,
+	      uint32_t dim, const float *bias)
+{
+	struct call c = {
+		.x = x,
+		.weight = bias,
+		.stride = stride,
+		.rows = rows,
+		.dim = dim,
+	};
+
+	run(t, &c, bias_item);
+}
+
+void ops_norm_heads(struct kva_threads *t, float *x, size_t stride,
+		    uint32_t rows, uint32_t heads, uint32_t dim,
+		    const float *weight, float eps)
+{
+	struct call c = {
+		.x = x,
+		.weight = weight,
+		.eps = eps,
+		.stride = stride,
+		.rows = rows,
+		.heads = heads,
+		.dim = dim,
+	};
+
+	run(t, &c, heads_item);
 }

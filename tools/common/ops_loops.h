@@ -105,5 +105,26 @@ static void swiglu_row(const float *gate, const float *up, uint32_t dim,
 	}
 }
 
+/* 0.5 (1 + tanh u) is the logistic function of 2u, whose u is a cubic. */
+static void geglu_row(const float *gate, const float *up, uint32_t dim,
+		      float *out)
+{
+	const float one = 0x1.988454p+0f;	/* 2 sqrt(2 / pi) */
+	const float three = 0x1.2444f2p-4f;	/* 0.044715 of that */
+	uint32_t i;
+	vf g, u;
+
+	for (i = 0; i < dim; i += LANES) {
+		g = load(gate + i, dim - i);
+		u = g * (one + three * g * g);
+		store(out + i, g / (1.0f + v_exp(-u)) * load(up + i, dim - i),
+		      dim - i);
+	}
+}
+
 #define OPS_ROWS(isa)							\
-	const struct ops_rows ops_rows_##isa = { norm_row, swiglu_row }
+	const struct ops_rows ops_rows_##isa = {			\
+		.norm = norm_row,					\
+		.geglu = geglu_row,					\
+		.swiglu = swiglu_row,					\
+	}

@@ -10,6 +10,8 @@
 struct ops_rows {
 	void (*norm)(float *x, const float *delta, uint32_t dim,
 		     const float *weight, float eps, float *out);
+	void (*geglu)(const float *gate, const float *up, uint32_t dim,
+		      float *out);
 	void (*swiglu)(const float *gate, const float *up, uint32_t dim,
 		       float *out);
 };

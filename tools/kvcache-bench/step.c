@@ -80,7 +80,7 @@ static void open_pool(struct world *w, const struct model_info *info,
 	};
 	struct kvc_open_opts open = { .sz = sizeof(open) };
 	struct kvc_footprint f;
-	struct kvc_group group;
+	struct model_groups group;
 	struct kvc_model shape;
 	int rc;
 

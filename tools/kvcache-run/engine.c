@@ -200,7 +200,7 @@ int engine_pool(struct engine *e)
 	if (keeps)
 		e->id_s = now() - begin;
 	model_cache(&e->info, o->k_type, o->v_type, keeps ? id : NULL,
-		    &e->group, &e->shape);
+		    &e->groups, &e->shape);
 	e->shape.epoch = o->epoch;
 	ret = kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache);
 	if (ret)

@@ -24,7 +24,7 @@
  * @chat: its chat template, if @has_chat
  * @has_chat: it is an instruct model and --raw is not given
  * @ctx_len: tokens that a conversation may have
- * @group: see @shape
+ * @groups: see @shape
  * @shape: what the cache is for
  * @kvc: the backend
  * @cache: the model's cache
@@ -41,7 +41,7 @@ struct engine {
 	struct chat chat;
 	bool has_chat;
 	uint32_t ctx_len;
-	struct kvc_group group;
+	struct model_groups groups;
 	struct kvc_model shape;
 	struct kvc *kvc;
 	struct kvc_cache *cache;

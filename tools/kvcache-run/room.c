@@ -19,13 +19,16 @@
 static uint64_t pages(const struct engine *e, uint64_t ntokens, int k_type,
 		      int v_type)
 {
-	struct kvc_group group = e->group;
+	struct model_groups groups = e->groups;
 	struct kvc_model m = e->shape;
 	struct kvc_footprint fp;
+	uint32_t i;
 
-	group.k_type = k_type;
-	group.v_type = v_type;
-	m.groups = &group;
+	for (i = 0; i < m.ngroups; i++) {
+		groups.group[i].k_type = k_type;
+		groups.group[i].v_type = v_type;
+	}
+	m.groups = groups.group;
 	if (kvc_footprint(&m, e->page_size, ntokens, 1, &fp))
 		return UINT64_MAX;
 	return fp.pages;

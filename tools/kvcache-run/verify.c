@@ -86,7 +86,7 @@ float verify_bound(int k_type, int v_type, uint32_t n)
 
 static size_t row_size(const struct check *k, int is_v)
 {
-	const struct kvc_group *g = &k->e->group;
+	const struct kvc_group *g = &k->e->groups.group[0];
 
 	return is_v ? kva_row_size(g->v_type, g->v_dim)
 		    : kva_row_size(g->k_type, g->k_dim);
@@ -99,7 +99,7 @@ struct check *check_create(const struct engine *e)
 
 	k->e = e;
 	row = row_size(k, 0) > row_size(k, 1) ? row_size(k, 0) : row_size(k, 1);
-	k->buf = xcalloc((size_t)e->group.kv_heads * READ_ROWS, row);
+	k->buf = xcalloc((size_t)e->groups.group[0].kv_heads * READ_ROWS, row);
 	return k;
 }
 
@@ -136,7 +136,7 @@ static uint64_t digest(const struct check *k, uint32_t i, uint32_t n,
 	uint32_t h;
 
 	sha256_init(&sha);
-	for (h = 0; h < k->e->group.kv_heads; h++)
+	for (h = 0; h < k->e->groups.group[0].kv_heads; h++)
 		sha256_update(&sha, size,
 			      k->buf + ((size_t)h * n + i) * size);
 	sha256_digest(&sha, sizeof(out), out);
@@ -150,7 +150,7 @@ static void read_rows(struct check *k, const struct kvc_seq *seq,
 	size_t size = row_size(k, is_v);
 	uint32_t h;
 
-	for (h = 0; h < k->e->group.kv_heads; h++)
+	for (h = 0; h < k->e->groups.group[0].kv_heads; h++)
 		kvc_seq_read(seq, layer, is_v, h, first, n,
 			     k->buf + (size_t)h * n * size);
 }

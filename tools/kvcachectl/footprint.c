@@ -101,7 +101,7 @@ static int refused(const char *path, const struct need *d, int err)
 
 static int answer(const char *path, struct need *d)
 {
-	struct kvc_group group;
+	struct model_groups group;
 	struct kvc_model shape;
 	int err;
 

@@ -16,6 +16,7 @@
  * @listen: the service's socket, which is passed first
  * @fd: descriptors that are kept, @nr of them
  * @name: their names
+ * @room: for how many there is room
  * @ready: messages READY=1
  */
 struct manager {
@@ -25,6 +26,7 @@ struct manager {
 	int fd[KEPT];
 	char name[KEPT][16];
 	int nr;
+	int room;
 	int ready;
 };
 
@@ -41,6 +43,7 @@ static int bound(const char *path, int type)
 static void manager_begin(SELF, struct manager *m)
 {
 	memset(m, 0, sizeof(*m));
+	m->room = KEPT;
 	snprintf(m->path, sizeof(m->path), "%s/notify", self->dir);
 	m->notify = bound(m->path, SOCK_DGRAM);
 	m->listen = bound(self->path, SOCK_SEQPACKET);
@@ -50,7 +53,10 @@ static void manager_begin(SELF, struct manager *m)
 static void store(struct manager *m, const char *name, const int *fds, int nr)
 {
 	for (int k = 0; k < nr; k++) {
-		ASSERT_LT(m->nr, KEPT);
+		if (m->nr == m->room) {
+			close(fds[k]);
+			continue;
+		}
 		m->fd[m->nr] = fds[k];
 		snprintf(m->name[m->nr++], sizeof(m->name[0]), "%.15s", name);
 	}
@@ -354,6 +360,29 @@ TEST_F(broker, a_ledger_that_is_damaged_is_no_reason_not_to_start)
 	a = client(self, "a");
 	ASSERT_EQ(64, pool_info(a).nr_free);
 	cache_page(a, 41);
+	verify(self);
+	close(a);
+	halt(self, &m);
+}
+
+/* FileDescriptorStoreMax= is less than there are: the rest is kept. */
+TEST_F(broker, a_store_that_is_full_keeps_the_ledger)
+{
+	struct manager m;
+	int a, key;
+
+	manager_begin(self, &m);
+	launch(self, &m);
+	a = client(self, "a");
+	for (key = 61; key < 64; key++)
+		cache_page(a, key);
+	close(a);
+	m.room = 3;
+	halt(self, &m);
+	launch(self, &m);
+	ASSERT_EQ(1, count_said(self, "2 pages of the last broker are cached, 1 are lost"));
+	a = client(self, "a");
+	ASSERT_EQ(2, pool_info(a).nr_cached);
 	verify(self);
 	close(a);
 	halt(self, &m);

@@ -25,7 +25,7 @@ void keep_save(struct broker *b)
 	if (rc >= 0)
 		complain("%d published pages are left to the next broker", rc);
 	else if (rc != -ENOENT)
-		complain("nothing is left to the next broker: %s",
+		complain("not all is left to the next broker: %s",
 			 strerror(-rc));
 }
 

@@ -89,11 +89,12 @@ static int give_all(struct save *x, const struct kvl *l, uint64_t now, int fd)
 		close(fd);
 		return -ENOMEM;
 	}
-	err = state_save(l, f, now, give_page, x);
+	/* First, as what a store has no room for is what comes last. */
+	err = service_tell(x->to, "FDSTORE=1\nFDNAME=" NAME_STATE, &fd, 1);
+	if (!err)
+		err = state_save(l, f, now, give_page, x);
 	if (!err)
 		err = flush(x);
-	if (!err)
-		err = service_tell(x->to, "FDSTORE=1\nFDNAME=" NAME_STATE, &fd, 1);
 	if (!err)
 		err = barrier(x->to);
 	fclose(f);

@@ -306,7 +306,9 @@ fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
 	-e 's,@libdir@,$(call below-prefix,$(libdir)),' \
 	-e 's,@includedir@,$(call below-prefix,$(includedir)),'
 
-install: lib tools
+include tools/systemd/install.mk
+
+install: lib tools install-systemd
 	$(Q)$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(bindir) \
 		$(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man8 \
 		$(DESTDIR)$(completionsdir)
@@ -329,7 +331,7 @@ install: lib tools
 			exit; \
 	done
 
-uninstall:
+uninstall: uninstall-systemd
 	$(Q)rm -f $(addprefix $(DESTDIR)$(libdir)/,libkvcache.a libkvcache.so \
 		$(notdir $(lib-so)) libkvcache.so.$(VERSION) \
 		pkgconfig/libkvcache.pc) \

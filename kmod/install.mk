@@ -3,12 +3,14 @@
 # The kernel module in its place. Included by selftests/vm/vm.mk, which builds
 # it.
 #
-#   make modules_install  the module for the kernel of KDIR, the udev rule, and
-#                         the source for dkms, below DESTDIR; the module below
-#                         INSTALL_MOD_PATH if that is another
+#   make modules_install  the module for the kernel of KDIR, the udev rule, what
+#                         loads it at boot, and the source for dkms, below
+#                         DESTDIR; the module below INSTALL_MOD_PATH if that is
+#                         another
 #   make modules_sign     the built module, with KEY= and CERT= (PEM or DER)
 
 udevrulesdir ?= /usr/lib/udev/rules.d
+modulesloaddir ?= /usr/lib/modules-load.d
 dkmsdir ?= /usr/src/kvcache-$(VERSION)
 INSTALL_MOD_PATH ?= $(DESTDIR)
 dkms-files = $(filter-out %.mk %.rules %/dkms.conf,\
@@ -26,6 +28,8 @@ modules_install: modules
 			depmod -b /$(abspath $(INSTALL_MOD_PATH)) $$release; }
 	$(Q)$(INSTALL) -D -m 644 kmod/60-kvcache.rules \
 		$(DESTDIR)$(udevrulesdir)/60-kvcache.rules
+	$(Q)$(INSTALL) -D -m 644 tools/systemd/kvcache.modules-load \
+		$(DESTDIR)$(modulesloaddir)/kvcache.conf
 	$(Q)for f in $(dkms-files:kmod/%=%); do \
 		$(INSTALL) -D -m 644 kmod/$$f $(DESTDIR)$(dkmsdir)/$$f || exit; \
 	done

@@ -116,6 +116,9 @@ check "version" field "$modules/updates/kvcache.ko" version "$version"
 check "the udev rule" cmp kmod/60-kvcache.rules \
 	"$at/usr/lib/udev/rules.d/60-kvcache.rules"
 
+check "loaded at boot" cmp tools/systemd/kvcache.modules-load \
+	"$at/usr/lib/modules-load.d/kvcache.conf"
+
 elsewhere()
 {
 	kmod_make modules_install DESTDIR="$tmp/a" INSTALL_MOD_PATH="$tmp/b" &&

@@ -238,8 +238,14 @@ static const struct kvl_cmd_row rows[] = {
 	    .who = READER),
 	ROW(PAGE_GET, kvcache_page_get, out_info, .fn = kvl_cmd_page_get,
 	    .who = READER),
+	ROW(GRANT_GET, kvcache_grant_get, out_info, .fn = kvl_cmd_grant_get,
+	    .who = READER,
+	    .zero = offsetof(struct kvcache_grant_get, __reserved)),
 	ROW(POOL_SET, kvcache_pool_set, name, .fn = kvl_cmd_pool_set,
 	    .prepare = kvl_cmd_pool_prepare, .who = ADMIN),
+	ROW(POOL_GET, kvcache_pool_get, out_wait_times, .fn = kvl_cmd_pool_get,
+	    .who = ADMIN,
+	    .zero = offsetof(struct kvcache_pool_get, __reserved)),
 };
 
 static const struct kvl_cmd_row *find_row(unsigned int nr)

@@ -130,7 +130,9 @@ struct kvl_cmd_frame {
 		struct kvcache_tenant_get tenant_get;
 		struct kvcache_client_get client_get;
 		struct kvcache_page_get page_get;
+		struct kvcache_grant_get grant_get;
 		struct kvcache_pool_set pool_set;
+		struct kvcache_pool_get pool_get;
 		struct kvcache_export export;
 		struct kvcache_provide provide;
 		struct kvcache_take take;

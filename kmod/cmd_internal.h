@@ -32,5 +32,7 @@ kvl_cmd_fn kvl_cmd_query;
 kvl_cmd_fn kvl_cmd_tenant_get;
 kvl_cmd_fn kvl_cmd_client_get;
 kvl_cmd_fn kvl_cmd_page_get;
+kvl_cmd_fn kvl_cmd_grant_get;
+kvl_cmd_fn kvl_cmd_pool_get;
 
 #endif /* KVL_CMD_INTERNAL_H */

@@ -123,3 +123,39 @@ int kvl_cmd_page_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
 	f->reply = true;
 	return 0;
 }
+
+int kvl_cmd_grant_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
+{
+	struct kvcache_grant_get *a = &f->arg.grant_get;
+	u32 only = visible(x, f), start = a->start;
+	struct kvcache_grant_info info;
+
+	memset(a->out_info, 0, sizeof(a->out_info));
+	a->out_seq = kvl_seq(x->ledger);
+	a->out_nr = 0;
+	a->out_next = 0;
+	while (!kvl_grant_info(x->ledger, only, start, &info)) {
+		start = info.to << 16 | info.from;
+		if (a->out_nr == KVCACHE_GET_GRANTS) {
+			a->out_next = start;
+			break;
+		}
+		a->out_info[a->out_nr++] = info;
+		start++;
+	}
+	f->reply = true;
+	return 0;
+}
+
+int kvl_cmd_pool_get(struct kvl_cmd *x, struct kvl_cmd_frame *f, u64 now)
+{
+	struct kvcache_pool_get *a = &f->arg.pool_get;
+	int err = kvl_pool_stat(x->ledger, a->pool, a);
+
+	if (err)
+		return err;
+	if (x->ops->pool_info)
+		x->ops->pool_info(x, &a->out_info);
+	f->reply = true;
+	return 0;
+}

@@ -161,8 +161,10 @@ static u32 kvl_tick_pool(struct kvl *l, struct kvl_pool *p, u64 now, u32 budget)
 	u32 left = budget;
 
 	kvl_advance(l, p, now);
-	for (; left && p->order[KVL_EXPIRED].first; left--)
+	for (; left && p->order[KVL_EXPIRED].first; left--) {
+		p->expired++;
 		kvl_take(l, p, p->order[KVL_EXPIRED].first);
+	}
 	if (left && l->nr_due)
 		list_for_each_entry(t, &l->tenants, link) {
 			left -= kvl_tick_account(l, p, &p->acct[t->id], left);

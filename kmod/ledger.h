@@ -283,6 +283,8 @@ int kvl_pool_trim(struct kvl *l, u32 pool, u32 budget, u64 now);
 
 /* All but the offsets, which are the caller's. -ENOENT. */
 int kvl_pool_info(const struct kvl *l, u32 pool, struct kvcache_pool_info *out);
+/* The same of what KVCACHE_POOL_GET tells: writes the out_ members. -ENOENT. */
+int kvl_pool_stat(const struct kvl *l, u32 pool, struct kvcache_pool_get *out);
 
 /* ---- tenants ------------------------------------------------------------ */
 
@@ -364,6 +366,12 @@ int kvl_tenant_remove(struct kvl *l, u32 tenant, struct kvl_tenant **out,
  * held through it.
  */
 int kvl_tenant_grant(struct kvl *l, const struct kvcache_tenant_grant *arg);
+/*
+ * The first grant from @start on (to << 16 | from), of those that @tenant gave
+ * or got (0: of all). -ENOENT none.
+ */
+int kvl_grant_info(const struct kvl *l, u32 tenant, u32 start,
+		   struct kvcache_grant_info *out);
 
 /* Number of a tenant, or -ENOENT; with a uid or cgroup, the lowest. */
 int kvl_tenant_by_name(const struct kvl *l, const char *name);
@@ -422,6 +430,7 @@ int kvl_client_info(const struct kvl *l, u32 pool, u32 tenant, u32 start,
  * @nr: pages
  * @missing: on -EDQUOT, -ENOSPC and -E2BIG: pages short
  * @status: KVL_WAITING; 0 granted; or -errno
+ * @since: the ledger's
  * @queue: the ledger's
  * @backed: the ledger's
  * @nowait: the ledger's
@@ -437,6 +446,7 @@ struct kvl_request {
 	u32 pool;
 	u32 nr;
 	u64 missing;
+	u64 since;
 	int status;
 	u8 queue;
 	u8 backed;

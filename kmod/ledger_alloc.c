@@ -25,6 +25,7 @@ static void kvl_release(struct kvl *l, struct kvl_pool *p, u32 i)
 	p->page[i].flags = 0;
 	kvl_set_state(l, p, i, KVCACHE_PAGE_FREE);
 	kvl_order_add(p->page, &p->free, i);
+	p->frees++;
 	kvl_charge(p, a, -1);
 }
 
@@ -240,6 +241,7 @@ static void kvl_finish(struct kvl *l, struct kvl_pool *p, struct kvl_request *r,
 	list_del_init(&r->peers);
 	p->waiters--;
 	p->acct[r->client->tenant].waiters--;
+	kvl_count_wait(p, l->now - r->since, status);
 	r->status = status;
 	r->queue = KVL_Q_DONE;
 	list_add_tail(&r->link, &l->done);
@@ -641,9 +643,11 @@ int kvl_alloc(struct kvl *l, struct kvl_client *c, struct kvl_request *r,
 	} else if (wait && r->status == -ENOSPC) {
 		kvl_enqueue(p, r, KVL_Q_POOL);
 	} else {
+		kvl_count_refusal(p, r->status);
 		return r->status;
 	}
 	r->status = KVL_WAITING;
+	r->since = l->now;
 	p->waiters++;
 	a->waiters++;
 	list_add_tail(&r->peers, &c->requests);

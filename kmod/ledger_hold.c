@@ -259,6 +259,7 @@ void kvl_revoke(struct kvl *l, struct kvl_pool *p, u32 i)
 	struct kvl_node *n;
 
 	l->revoked = true;
+	p->revokes++;
 	kvl_owner(p, i)->ev_revoke++;
 	kvl_post_revoked(l, p, i, pg->tenant);
 	if (pg->state == KVCACHE_PAGE_PRIVATE) {

@@ -360,11 +360,13 @@ static void kvl_publish_all(struct kvl *l, struct kvl_pool *p,
 		}
 		if (hit) {
 			e->out_result = KVCACHE_DEDUPLICATED;
+			p->dedups++;
 		} else {
 			hit = plan->i[k];
 			kvl_publish_one(l, p, c, plan->domain, hit, e);
 			e->out_result = hit == orig ? KVCACHE_PUBLISHED :
 					KVCACHE_COPIED;
+			p->publishes++;
 		}
 		e->out_handle = kvl_handle(p, hit);
 		if (hit != orig)

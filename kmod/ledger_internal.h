@@ -290,6 +290,7 @@ struct kvl_clock {
  * @waiters: requests in @queue, @backed and the accounts' queues
  * @promises: of those in @queue, requests of tenants with a min
  * @wanted: pages wanted by the last KVCACHE_EV_RECLAIM
+ * @frees: see struct kvcache_pool_get, as the next ones
  * @nodes: of a pool that was removed: nodes that went with it
  * @acct: accounts by tenant number
  */
@@ -333,9 +334,19 @@ struct kvl_pool {
 
 	u64 page_size;
 	u64 allocs;
-	u64 reclaims;
+	u64 frees;
 	u64 lookups;
 	u64 hits;
+	u64 publishes;
+	u64 dedups;
+	u64 expired;
+	u64 revokes;
+	u64 taken_volatile;
+	u64 reclaims[KVCACHE_RECLAIM_CAUSES];
+	u64 refusals[KVCACHE_REFUSED_ERRNOS];
+	u64 waits[KVCACHE_WAIT_ENDS];
+	u64 wait_ns;
+	u64 wait_times[KVCACHE_WAIT_BUCKETS];
 	struct kvl_nodes *nodes;
 	struct kvl_account *acct;
 	char name[KVCACHE_NAME_LEN];
@@ -589,6 +600,12 @@ bool kvl_take_own(struct kvl *l, struct kvl_pool *p, struct kvl_account *a);
 bool kvl_take_any(struct kvl *l, struct kvl_pool *p, struct kvl_account *self);
 void kvl_advance(struct kvl *l, struct kvl_pool *p, u64 now);
 u64 kvl_clock_next(const struct kvl_pool *p);
+
+/* ---- ledger_stat.c ------------------------------------------------------ */
+
+u64 kvl_sum(const u64 *n, u32 nr);
+void kvl_count_refusal(struct kvl_pool *p, int status);
+void kvl_count_wait(struct kvl_pool *p, u64 ns, int status);
 
 /* ---- ledger_tenant.c ---------------------------------------------------- */
 

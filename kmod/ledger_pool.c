@@ -290,7 +290,7 @@ int kvl_pool_info(const struct kvl *l, u32 pool, struct kvcache_pool_info *out)
 	out->nr_retiring = p->nr[KVCACHE_PAGE_RETIRING];
 	out->waiters = p->waiters;
 	out->allocs = p->allocs;
-	out->reclaims = p->reclaims;
+	out->reclaims = kvl_sum(p->reclaims, KVCACHE_RECLAIM_CAUSES);
 	out->lookups = p->lookups;
 	out->hits = p->hits;
 	out->draining = p->draining;

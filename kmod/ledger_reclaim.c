@@ -333,11 +333,12 @@ u32 kvl_trim(struct kvl *l, struct kvl_pool *p, struct kvl_account *a,
 	return done;
 }
 
-static bool kvl_reclaim(struct kvl *l, struct kvl_pool *p, u32 i)
+static bool kvl_reclaim(struct kvl *l, struct kvl_pool *p, u32 i, u32 cause)
 {
 	if (!i)
 		return false;
-	p->reclaims++;
+	p->reclaims[cause]++;
+	p->taken_volatile += p->page[i].state == KVCACHE_PAGE_PRIVATE;
 	kvl_owner(p, i)->ev_reclaim++;
 	kvl_take(l, p, i);
 	return true;
@@ -364,7 +365,7 @@ static u32 kvl_pick_open(struct kvl_pool *p)
 /* The next page of an account's own, whatever its min and low. */
 bool kvl_take_own(struct kvl *l, struct kvl_pool *p, struct kvl_account *a)
 {
-	return kvl_reclaim(l, p, kvl_oldest(p, a));
+	return kvl_reclaim(l, p, kvl_oldest(p, a), KVCACHE_RECLAIM_OWN);
 }
 
 /* The next page of all, for a request of @self. */
@@ -373,10 +374,15 @@ bool kvl_take_any(struct kvl *l, struct kvl_pool *p, struct kvl_account *self)
 	const struct kvl_heap *low = &p->heap[KVL_LOW];
 	u32 i = p->order[KVL_EXPIRED].first;
 
-	if (!i)
-		i = kvl_pick_open(p);
+	if (i)
+		return kvl_reclaim(l, p, i, KVCACHE_RECLAIM_EXPIRED);
+	i = kvl_pick_open(p);
+	if (i)
+		return kvl_reclaim(l, p, i, KVCACHE_RECLAIM_LOW);
 	/* Whatever is not open has been parked by now. */
-	if (!i && low->nr)
-		i = kvl_oldest(p, &p->acct[low->e[1].tenant]);
-	return i ? kvl_reclaim(l, p, i) : kvl_take_own(l, p, self);
+	if (low->nr)
+		return kvl_reclaim(l, p,
+				   kvl_oldest(p, &p->acct[low->e[1].tenant]),
+				   KVCACHE_RECLAIM_MIN);
+	return kvl_reclaim(l, p, kvl_oldest(p, self), KVCACHE_RECLAIM_LAST);
 }

@@ -394,6 +394,46 @@ int kvl_tenant_grant(struct kvl *l, const struct kvcache_tenant_grant *arg)
 	return 0;
 }
 
+/* The grant to @t from the lowest tenant numbered @from or above. */
+static const struct kvl_grant *kvl_grant_next(const struct kvl_tenant *t,
+					      u32 from, u32 only)
+{
+	const struct kvl_grant *g, *first = NULL;
+	u32 k;
+
+	for (k = 0; k < KVL_MAX_GRANTS && t->got[k].from; k++) {
+		g = &t->got[k];
+		if (g->from >= from &&
+		    (!only || only == t->id || only == g->from) &&
+		    (!first || g->from < first->from))
+			first = g;
+	}
+	return first;
+}
+
+int kvl_grant_info(const struct kvl *l, u32 tenant, u32 start,
+		   struct kvcache_grant_info *out)
+{
+	const struct kvl_grant *g;
+	u32 from = start & 0xffff, id = start >> 16;
+
+	for (; id <= l->max_tenants; id++, from = 0) {
+		g = kvl_tenant_get(l, id) ?
+		    kvl_grant_next(l->tenant[id], from, tenant) : NULL;
+		if (!g)
+			continue;
+		*out = (struct kvcache_grant_info){
+			.from = g->from,
+			.to = id,
+			.rights = g->rights,
+			.max_held = g->max_held,
+			.held = g->held,
+		};
+		return 0;
+	}
+	return -ENOENT;
+}
+
 /* ---- flush and removal -------------------------------------------------- */
 
 static void kvl_forget_keys(struct kvl *l, struct kvl_pool *p,

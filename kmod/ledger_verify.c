@@ -437,6 +437,10 @@ static int kvl_check_pool(const struct kvl_check_ctx *x)
 		return KVL_BAD(x, "pool %u: charges", p->id);
 	if (claims > nr[KVCACHE_PAGE_FREE] + leaving)
 		return KVL_BAD(x, "pool %u: claims without pages", p->id);
+	if (p->allocs - p->frees != p->nr_pages - nr[KVCACHE_PAGE_FREE] ||
+	    kvl_sum(p->waits, KVCACHE_WAIT_ENDS) !=
+	    kvl_sum(p->wait_times, KVCACHE_WAIT_BUCKETS))
+		return KVL_BAD(x, "pool %u: counters", p->id);
 	for (id = 1; id <= x->l->max_clients; id++) {
 		err = x->l->client[id] ? kvl_check_client(x, x->l->client[id]) :
 		      0;

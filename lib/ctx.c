@@ -43,7 +43,9 @@ static const struct {
 	CMD(TENANT_GET, tenant_get),
 	CMD(CLIENT_GET, client_get),
 	CMD(PAGE_GET, page_get),
+	CMD(GRANT_GET, grant_get),
 	CMD(POOL_SET, pool_set),
+	CMD(POOL_GET, pool_get),
 #undef CMD
 };
 

@@ -70,7 +70,11 @@ static const struct row rows[] = {
 	ROW(TENANT_GET, kvcache_tenant_get, .who = READER),
 	ROW(CLIENT_GET, kvcache_client_get, .who = READER),
 	ROW(PAGE_GET, kvcache_page_get, .who = READER),
+	ROW(GRANT_GET, kvcache_grant_get, .who = READER,
+	    .reserved = offsetof(struct kvcache_grant_get, __reserved)),
 	ROW(POOL_SET, kvcache_pool_set, .who = ADMIN),
+	ROW(POOL_GET, kvcache_pool_get, .who = ADMIN,
+	    .reserved = offsetof(struct kvcache_pool_get, __reserved)),
 };
 #define NR_ROWS		(sizeof(rows) / sizeof(rows[0]))
 
@@ -101,7 +105,9 @@ union any {
 	struct kvcache_tenant_get tenant_get;
 	struct kvcache_client_get client_get;
 	struct kvcache_page_get page_get;
+	struct kvcache_grant_get grant_get;
 	struct kvcache_pool_set pool_set;
+	struct kvcache_pool_get pool_get;
 };
 
 /**

@@ -42,7 +42,11 @@ static const struct row rows[] = {
 	ROW(TENANT_GET, kvcache_tenant_get),
 	ROW(CLIENT_GET, kvcache_client_get),
 	ROW(PAGE_GET, kvcache_page_get),
+	ROW(GRANT_GET, kvcache_grant_get,
+	    .reserved = offsetof(struct kvcache_grant_get, __reserved)),
 	ROW(POOL_SET, kvcache_pool_set),
+	ROW(POOL_GET, kvcache_pool_get,
+	    .reserved = offsetof(struct kvcache_pool_get, __reserved)),
 };
 #define NR_ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -28,6 +28,8 @@
  * - Members named ``__reserved`` and undefined flag bits must be zero.
  * - A command that fails has changed nothing, unless its description says so.
  *   Commands over several pages are all-or-nothing.
+ * - New commands and new members at a tail leave KVCACHE_ABI_VERSION as it is:
+ *   who does not know the command says ENOTTY.
  *
  * Errors, for every command:
  *
@@ -94,7 +96,9 @@
 #define KVCACHE_NR_TENANT_GET		0x28
 #define KVCACHE_NR_CLIENT_GET		0x29
 #define KVCACHE_NR_PAGE_GET		0x2a
+#define KVCACHE_NR_GRANT_GET		0x2b
 #define KVCACHE_NR_POOL_SET		0x30
+#define KVCACHE_NR_POOL_GET		0x31
 
 #define KVCACHE_IO(nr)		_IO(KVCACHE_IOC_TYPE, nr)
 #define KVCACHE_QUERY		KVCACHE_IO(KVCACHE_NR_QUERY)
@@ -116,7 +120,9 @@
 #define KVCACHE_TENANT_GET	KVCACHE_IO(KVCACHE_NR_TENANT_GET)
 #define KVCACHE_CLIENT_GET	KVCACHE_IO(KVCACHE_NR_CLIENT_GET)
 #define KVCACHE_PAGE_GET	KVCACHE_IO(KVCACHE_NR_PAGE_GET)
+#define KVCACHE_GRANT_GET	KVCACHE_IO(KVCACHE_NR_GRANT_GET)
 #define KVCACHE_POOL_SET	KVCACHE_IO(KVCACHE_NR_POOL_SET)
+#define KVCACHE_POOL_GET	KVCACHE_IO(KVCACHE_NR_POOL_GET)
 
 /* Kinds of pool. */
 #define KVCACHE_POOL_HOST	0	/* host memory, mappable */
@@ -762,6 +768,7 @@ struct kvcache_tenant_info {
 #define KVCACHE_GET_TENANTS	64
 #define KVCACHE_GET_CLIENTS	128
 #define KVCACHE_GET_PAGES	256
+#define KVCACHE_GET_GRANTS	128
 
 /**
  * struct kvcache_tenant_get - list tenants (KVCACHE_TENANT_GET)
@@ -888,6 +895,50 @@ struct kvcache_page_get {
 	struct kvcache_page_info out_info[KVCACHE_GET_PAGES];
 };
 
+/**
+ * struct kvcache_grant_info - one grant of KVCACHE_GRANT_GET
+ * @from: tenant that grants
+ * @to: tenant that may
+ * @rights: KVCACHE_GRANT_*; 0: taken back, but pages are held through it yet
+ * @__reserved: zero
+ * @max_held: pages that @to may hold through the grant at one time
+ * @held: holds that clients of @to have on pages of @from; a page that two of
+ *        them hold counts twice
+ */
+struct kvcache_grant_info {
+	__u32 from;
+	__u32 to;
+	__u32 rights;
+	__u32 __reserved;
+	__aligned_u64 max_held;
+	__aligned_u64 held;
+};
+
+/**
+ * struct kvcache_grant_get - list grants (KVCACHE_GRANT_GET)
+ * @size: sizeof(struct kvcache_grant_get)
+ * @flags: zero
+ * @start: lowest grant wanted, as ``to << 16 | from``; 0 for the first
+ * @__reserved: zero
+ * @out_seq: the ledger's sequence number of this reply
+ * @out_nr: entries in use
+ * @out_next: @start for the next call, 0 at the end
+ * @out_info: the grants, by ascending @to, then @from
+ *
+ * Unprivileged callers see the grants that their own tenant gave or got. They
+ * are of no pool: pages held are those in all of them.
+ */
+struct kvcache_grant_get {
+	__u32 size;
+	__u32 flags;
+	__u32 start;
+	__u32 __reserved;
+	__aligned_u64 out_seq;
+	__u32 out_nr;
+	__u32 out_next;
+	struct kvcache_grant_info out_info[KVCACHE_GET_GRANTS];
+};
+
 /* kvcache_pool_set.op */
 #define KVCACHE_POOL_CREATE	1	/* a new pool of nr_pages */
 #define KVCACHE_POOL_RESIZE	2	/* to nr_pages */
@@ -926,6 +977,97 @@ struct kvcache_pool_set {
 	__aligned_u64 nr_pages;
 	__aligned_u64 out_nr_pages;
 	char name[KVCACHE_NAME_LEN];
+};
+
+/* kvcache_pool_get.out_reclaims: whose pages were taken, by what rule. */
+#define KVCACHE_RECLAIM_OWN	0	/* a tenant's own, so that it keeps its max */
+#define KVCACHE_RECLAIM_EXPIRED	1	/* expired ones, whosever */
+#define KVCACHE_RECLAIM_LOW	2	/* pass 1: of tenants above their low */
+#define KVCACHE_RECLAIM_MIN	3	/* pass 2: of tenants above their min */
+#define KVCACHE_RECLAIM_LAST	4	/* pass 3: its own, whatever its min */
+#define KVCACHE_RECLAIM_CAUSES	5
+
+/* kvcache_pool_get.out_refusals: requests for pages that failed with these. */
+#define KVCACHE_REFUSED_EDQUOT		0
+#define KVCACHE_REFUSED_ENOSPC		1
+#define KVCACHE_REFUSED_E2BIG		2
+#define KVCACHE_REFUSED_ESHUTDOWN	3
+#define KVCACHE_REFUSED_ERRNOS		4
+
+/* kvcache_pool_get.out_waits: how requests that waited ended. */
+#define KVCACHE_WAIT_GRANTED	0	/* with pages */
+#define KVCACHE_WAIT_TIMED_OUT	1	/* ETIMEDOUT */
+#define KVCACHE_WAIT_REFUSED	2	/* with one of KVCACHE_REFUSED_* */
+#define KVCACHE_WAIT_ENDED	3	/* interrupted, or the client ended */
+#define KVCACHE_WAIT_ENDS	4
+
+/* kvcache_pool_get.out_wait_times */
+#define KVCACHE_WAIT_BUCKETS	15
+
+/**
+ * struct kvcache_pool_get - all counters of a pool (KVCACHE_POOL_GET)
+ * @size: sizeof(struct kvcache_pool_get)
+ * @flags: zero
+ * @pool: the pool
+ * @__reserved: zero
+ * @out_seq: the ledger's sequence number at which all of this reply is true
+ * @out_info: what KVCACHE_QUERY says of the pool
+ * @out_unzeroed: pages that left their owner and are to be zeroed before they
+ *                are handed out, now; none of an in-process pool, which zeroes
+ *                pages when it hands them out
+ * @out_lost: pages lost to errors of memory
+ * @out_frees: pages that became FREE again
+ * @out_publishes: pages published, or copies of them
+ * @out_dedups: pages of KVCACHE_PUBLISH that existed already
+ * @out_expired: CACHED pages given up because their time was over
+ * @out_revokes: pages taken from those who hold them
+ * @out_volatile: of all @out_reclaims, pages that were PRIVATE and volatile
+ * @out_reclaims: pages taken back, by KVCACHE_RECLAIM_*
+ * @out_refusals: requests for pages that failed, by KVCACHE_REFUSED_*, at once
+ *                or after they waited
+ * @out_waits: requests that waited, by KVCACHE_WAIT_*
+ * @out_wait_ns: nanoseconds that all of these waited
+ * @out_wait_times: the same requests by the time that they waited: number i
+ *                  has those of less than 1 us x 4^i that are in none before
+ *                  it, the last one all others
+ *
+ * All but @out_info and @out_unzeroed only grow, from 0 when the pool is made.
+ * A broker that is started again makes its pools anew, and counts the pages
+ * that it takes over from the last one as handed out and published.
+ *
+ * At each moment: @reclaims of @out_info is the sum of @out_reclaims; pages
+ * that expired are in it if a request took them, else in @out_expired. Its
+ * @allocs less @out_frees are the pages that are not FREE. Its @nr_retiring are
+ * @out_unzeroed, @out_lost and those that are in use by somebody whom the pool
+ * does not see. The sum of @out_wait_times is that of @out_waits.
+ *
+ * A request is a KVCACHE_ALLOC, or the copy of a page that KVCACHE_PUBLISH
+ * makes. It waits, too, where its pages have to be zeroed only. When a client
+ * ends, its requests have waited until the last command before that.
+ *
+ * Privileged: how long others wait, what they deduplicate and whose pages are
+ * taken tells more of them than KVCACHE_QUERY does.
+ */
+struct kvcache_pool_get {
+	__u32 size;
+	__u32 flags;
+	__u32 pool;
+	__u32 __reserved;
+	__aligned_u64 out_seq;
+	struct kvcache_pool_info out_info;
+	__aligned_u64 out_unzeroed;
+	__aligned_u64 out_lost;
+	__aligned_u64 out_frees;
+	__aligned_u64 out_publishes;
+	__aligned_u64 out_dedups;
+	__aligned_u64 out_expired;
+	__aligned_u64 out_revokes;
+	__aligned_u64 out_volatile;
+	__aligned_u64 out_reclaims[KVCACHE_RECLAIM_CAUSES];
+	__aligned_u64 out_refusals[KVCACHE_REFUSED_ERRNOS];
+	__aligned_u64 out_waits[KVCACHE_WAIT_ENDS];
+	__aligned_u64 out_wait_ns;
+	__aligned_u64 out_wait_times[KVCACHE_WAIT_BUCKETS];
 };
 
 /* Types of event. */

@@ -260,9 +260,15 @@ check-bench:
 bench: tools
 	$(Q)O=$(O) selftests/bench/all.sh
 
-# A test that needs the model and has none says so.
+# A test that needs the model and has none says so. KVCACHE_GEMMA=1 asks for
+# one more, with windows.
 with-model = KVCACHE_MODEL=$$(tools/setup/model.sh) || KVCACHE_MODEL=; \
-	export KVCACHE_MODEL;
+	export KVCACHE_MODEL; \
+	if [ "$${KVCACHE_GEMMA:-}" = 1 ]; then \
+		KVCACHE_GEMMA_MODEL=$$(tools/setup/model.sh gemma) || \
+			KVCACHE_GEMMA_MODEL=; \
+		export KVCACHE_GEMMA_MODEL; \
+	fi;
 
 # Machines first: what ran in them is told among all the rest.
 define run-tests

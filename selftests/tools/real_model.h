@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * real_model.h - the one real model that tests use; the others are tiny ones
- * of selftests/data.
+ * real_model.h - the real models that tests use; the others are tiny ones of
+ * selftests/data.
  */
 #ifndef REAL_MODEL_H
 #define REAL_MODEL_H
@@ -24,6 +24,23 @@ static inline const char *real_model_to_run(void)
 	if (HT_SANITIZED)
 		SKIP(return NULL, "the real model takes too long under a sanitizer; the tiny ones run");
 	return real_model();
+}
+
+/* Gemma 3 270M, which has windows; nobody is given it who did not ask. */
+static inline const char *real_gemma(void)
+{
+	const char *path = getenv("KVCACHE_GEMMA_MODEL");
+
+	if (!path || access(path, R_OK))
+		SKIP(return NULL, "no Gemma 3: make KVCACHE_GEMMA=1 fetches it, under its own terms");
+	return path;
+}
+
+static inline const char *real_gemma_to_run(void)
+{
+	if (HT_SANITIZED)
+		SKIP(return NULL, "the real model takes too long under a sanitizer; the tiny ones run");
+	return real_gemma();
 }
 
 #endif /* REAL_MODEL_H */

@@ -393,7 +393,7 @@ static void refuse(const struct toy *toy, int code, const char *text)
 TEST(refused)
 {
 	static const char * const models[] = {
-		"llama", "bert", "t5", "gpt2x", "gpt", "",
+		"llama2", "bert", "t5", "gpt2x", "gpt", "",
 	};
 	struct toy toy = toy_default;
 	size_t i;
@@ -402,7 +402,7 @@ TEST(refused)
 	toy.merges = LIST("a b");
 	for (i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		toy.model = models[i];
-		refuse(&toy, -EOPNOTSUPP, "not \"gpt2\"");
+		refuse(&toy, -EOPNOTSUPP, "which is not known");
 	}
 	toy.model = "gpt2";
 	toy.pre = "command-r";

@@ -4,9 +4,11 @@
  *
  * A text is first cut at special tokens (the leftmost, of several there the
  * longest), what is between them by the pre-tokenizer, its pieces by merges.
+ * Where there is no pre-tokenizer, what is between them is one piece.
  */
 #include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pretok.h"
@@ -20,6 +22,7 @@ struct encoder {
 	uint32_t *out;
 	size_t n;
 	size_t cap;
+	bool space;		/* one goes before what follows */
 };
 
 uint32_t tokenizer_size(const struct tokenizer *t)
@@ -150,6 +153,55 @@ static int encode_word(void *arg, const char *s, size_t len)
 	return 0;
 }
 
+/* U+2581 stands for a space: in files, and so in texts too. @out may be @s. */
+size_t token_spaces(const char *s, size_t len, char *out)
+{
+	static const char mark[] = "\xe2\x96\x81";
+	size_t n = 0, i;
+
+	for (i = 0; i < len; n++) {
+		if (len - i >= 3 && !memcmp(s + i, mark, 3)) {
+			out[n] = ' ';
+			i += 3;
+		} else {
+			out[n] = s[i++];
+		}
+	}
+	return n;
+}
+
+static int encode_by_score(struct encoder *e, const char *s, size_t len)
+{
+	char *text;
+	size_t n = 0;
+	int ret;
+
+	if (!len)
+		return 0;
+	text = malloc(len + 1);
+	if (!text)
+		return -ENOMEM;
+	if (e->space)
+		text[n++] = ' ';
+	n += token_spaces(s, len, text + n);
+	ret = bpe_encode_words(&e->t->bpe, &e->scratch, text, n,
+			       e->out + e->n, e->cap - e->n);
+	free(text);
+	if (ret < 0)
+		return ret;
+	e->n += ret;
+	e->space = false;
+	return 0;
+}
+
+/* What is between special tokens. */
+static int encode_plain(struct encoder *e, const char *s, size_t len)
+{
+	if (!e->t->pretok)
+		return encode_by_score(e, s, len);
+	return pretok_split(e->t->pretok, s, len, encode_word, e);
+}
+
 static int encode_all(struct encoder *e, const char *text, size_t len,
 		      bool control)
 {
@@ -157,6 +209,7 @@ static int encode_all(struct encoder *e, const char *text, size_t len,
 	uint32_t id;
 	int ret;
 
+	e->space = e->t->space_first;
 	while (pos < len) {
 		id = special_at(e->t, text + pos, len - pos, control,
 				&matched);
@@ -164,17 +217,17 @@ static int encode_all(struct encoder *e, const char *text, size_t len,
 			pos++;
 			continue;
 		}
-		ret = pretok_split(e->t->pretok, text + plain, pos - plain,
-				   encode_word, e);
+		ret = encode_plain(e, text + plain, pos - plain);
 		if (!ret)
 			ret = emit(e, id);
 		if (ret)
 			return ret;
+		e->space = e->t->space_first &&
+			   (e->t->flags[id] & TOKEN_KIND) == TOKEN_CONTROL;
 		pos += matched;
 		plain = pos;
 	}
-	return pretok_split(e->t->pretok, text + plain, len - plain,
-			    encode_word, e);
+	return encode_plain(e, text + plain, len - plain);
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tokenizer.h - the tokenizer that a GGUF file describes: byte-level BPE.
+ * tokenizer.h - the tokenizer that a GGUF file describes: byte-level BPE
+ * ("gpt2"), or characters that join by score ("llama", as SentencePiece has).
  *
- * Texts are not normalised. A tokenizer may be used by any number of threads.
+ * Texts are not normalised, but that the second kind knows one space only:
+ * U+2581 is read as U+0020, and some vocabularies put one before a text. A tokenizer may be used by any number of threads.
  */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H

@@ -3,7 +3,8 @@
  * tokenizer_load.c - make a tokenizer from a model file's keys.
  *
  * Byte-level vocabularies are written with a printable character for each
- * byte; here that is undone once, and everything else works on bytes.
+ * byte, others with U+2581 for a space; here that is undone once, and
+ * everything else works on bytes.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define KEY(name) "tokenizer.ggml." name
-#define OTHER_MODEL "use a model with a byte-level BPE tokenizer"
+#define OTHER_MODEL "use a model whose tokenizer is \"gpt2\" or \"llama\""
 #define CONVERT "convert the model again"
 
 /* Bytes that are printable stand for themselves, the other 68 for U+0100 to
@@ -29,6 +30,7 @@ struct loader {
 	struct tokenizer *t;
 	char *err;
 	size_t errlen;
+	bool by_score;			/* characters join, not bytes */
 	int16_t byte_of[CHARS];		/* or -1 */
 };
 
@@ -101,9 +103,12 @@ static int check_model(struct loader *l)
 		return fail(l, -EINVAL,
 			    "no key " KEY("model") ": no tokenizer; "
 			    OTHER_MODEL);
+	l->by_score = s.len == 5 && !memcmp(s.s, "llama", 5);
+	if (l->by_score)
+		return 0;
 	if (s.len != 4 || memcmp(s.s, "gpt2", 4))
 		return fail(l, -EOPNOTSUPP,
-			    KEY("model") " is \"%.*s\", not \"gpt2\"; "
+			    KEY("model") " is \"%.*s\", which is not known; "
 			    OTHER_MODEL, s.len < 32 ? (int)s.len : 32, s.s);
 	ret = gguf_string(l->g, KEY("pre"), &s);
 	if (ret)
@@ -131,6 +136,47 @@ static int token_kind(struct loader *l, uint32_t id, bool typed)
 	return v;
 }
 
+/* "<0x0A>" is the token of byte 10; its bytes are that one. */
+static ssize_t byte_token(const char *s, size_t len, char *out)
+{
+	unsigned int b;
+	int end = 0;
+	char text[8] = "";
+
+	if (len != 6)
+		return -EILSEQ;
+	memcpy(text, s, len);
+	if (sscanf(text, "<0x%2X>%n", &b, &end) != 1 || end != 6)
+		return -EILSEQ;
+	*out = b;
+	return 1;
+}
+
+/* A token's bytes from how the file writes them. */
+static ssize_t token_text(struct loader *l, unsigned int kind,
+			  const struct gguf_str *s, char *to)
+{
+	if (!l->by_score && (kind == TOKEN_NORMAL || kind == TOKEN_BYTE))
+		return to_bytes(l, s->s, s->len, to);
+	if (l->by_score && kind == TOKEN_BYTE)
+		return byte_token(s->s, s->len, to);
+	if (!utf8_valid(s->s, s->len))
+		return -EILSEQ;
+	if (l->by_score)
+		return token_spaces(s->s, s->len, to);
+	if (s->len)
+		memcpy(to, s->s, s->len);
+	return s->len;
+}
+
+/* May characters join to such a token? */
+static bool is_word(const struct loader *l, unsigned int kind)
+{
+	if (l->by_score)
+		return kind == TOKEN_NORMAL || kind == TOKEN_USER;
+	return kind != TOKEN_CONTROL;
+}
+
 static int load_token(struct loader *l, uint32_t id, bool typed)
 {
 	struct tokenizer *t = l->t;
@@ -144,19 +190,15 @@ static int load_token(struct loader *l, uint32_t id, bool typed)
 		return kind;
 	t->flags[id] = kind;
 	gguf_array_string(l->g, KEY("tokens"), id, &s);
-	if (kind == TOKEN_NORMAL || kind == TOKEN_BYTE) {
-		n = to_bytes(l, s.s, s.len, to);
-	} else {
-		n = utf8_valid(s.s, s.len) ? (ssize_t)s.len : -EILSEQ;
-		if (n > 0)
-			memcpy(to, s.s, n);
-	}
+	n = token_text(l, kind, &s, to);
 	if (n < 0)
 		return fail(l, -EINVAL, KEY("tokens")
-			    ": token %u is not UTF-8; " CONVERT, id);
+			    ": token %u is not %s; " CONVERT, id,
+			    l->by_score && kind == TOKEN_BYTE ?
+			    "a byte as <0x0A> is" : "UTF-8");
 	t->start[id + 1] = t->start[id] + n;
 	/* Of equal tokens the first is used. */
-	if (kind != TOKEN_CONTROL && n)
+	if (is_word(l, kind) && n)
 		strmap_add(&t->ids, to, n, id);
 	return 0;
 }
@@ -266,6 +308,64 @@ out:
 	free(merges);
 	free(buf);
 	return ret;
+}
+
+static int load_scores(struct loader *l)
+{
+	struct tokenizer *t = l->t;
+	enum gguf_value type;
+	float *scores;
+	uint64_t n, i;
+	double v;
+	int ret;
+
+	ret = gguf_array(l->g, KEY("scores"), &type, &n);
+	if (ret || n != t->size)
+		return fail(l, -EINVAL, KEY("scores")
+			    " is not one number for each of %u tokens; "
+			    CONVERT, t->size);
+	scores = calloc(n, sizeof(*scores));
+	if (!scores)
+		return no_memory(l);
+	for (i = 0; !ret && i < n; i++) {
+		ret = gguf_array_f64(l->g, KEY("scores"), i, &v);
+		scores[i] = v;
+		if (ret || scores[i] != scores[i])
+			ret = fail(l, -EINVAL, KEY("scores")
+				   ": that of token %u is no number; " CONVERT,
+				   (uint32_t)i);
+	}
+	if (!ret && bpe_init_words(&t->bpe, &t->ids, scores, n))
+		ret = no_memory(l);
+	free(scores);
+	return ret;
+}
+
+/* Tokens for what is no word, and whether a text begins with a space. */
+static int load_fallback(struct loader *l)
+{
+	struct tokenizer *t = l->t;
+	uint32_t i;
+	size_t len;
+	int ret;
+
+	t->bpe.unknown = TOKEN_NONE;
+	memset(t->bpe.byte_id, 0xff, sizeof(t->bpe.byte_id));
+	for (i = t->size; i--;) {
+		const char *bytes = token_bytes(t, i, &len);
+
+		if ((t->flags[i] & TOKEN_KIND) == TOKEN_BYTE)
+			t->bpe.byte_id[(unsigned char)*bytes] = i;
+		else if ((t->flags[i] & TOKEN_KIND) == TOKEN_UNKNOWN)
+			t->bpe.unknown = i;
+	}
+	ret = gguf_bool(l->g, KEY("add_space_prefix"), &t->space_first);
+	if (ret == -ENOENT)
+		t->space_first = true;
+	else if (ret)
+		return fail(l, -EINVAL, "key " KEY("add_space_prefix")
+			    " is not true or false; " CONVERT);
+	return 0;
 }
 
 static void find_bytes(struct tokenizer *t)
@@ -380,7 +480,7 @@ static int load_bos(struct loader *l)
 
 	ret = gguf_bool(l->g, KEY("add_bos_token"), &t->add_bos);
 	if (ret == -ENOENT)
-		t->add_bos = pretok_add_bos(t->pretok);
+		t->add_bos = l->by_score || pretok_add_bos(t->pretok);
 	else if (ret)
 		return fail(l, -EINVAL, "key " KEY("add_bos_token")
 			    " is not true or false; " CONVERT);
@@ -400,11 +500,15 @@ static int load_all(struct loader *l)
 	if (!ret)
 		ret = load_tokens(l);
 	if (!ret)
-		ret = load_merges(l);
+		ret = l->by_score ? load_scores(l) : load_merges(l);
 	if (ret)
 		return ret;
-	find_bytes(l->t);
-	ret = sort_special(l);
+	if (l->by_score)
+		ret = load_fallback(l);
+	else
+		find_bytes(l->t);
+	if (!ret)
+		ret = sort_special(l);
 	if (!ret)
 		ret = load_id(l, KEY("bos_token_id"), &l->t->bos);
 	if (!ret)

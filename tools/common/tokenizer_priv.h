@@ -31,7 +31,8 @@ enum token_kind {
  * @flags: [@size] enum token_kind, TOKEN_END
  * @ids: bytes to id, of tokens that merges can give
  * @bpe: merges
- * @pretok: the pre-tokenizer
+ * @pretok: the pre-tokenizer; NULL: characters are joined by score
+ * @space_first: then: a space goes before a text, and behind a control token
  * @special: [@nspecial] ids of control and user tokens, by their bytes
  * @nspecial: their number
  * @first: @special[@first[b]] to @special[@first[b + 1]] begin with byte b
@@ -47,6 +48,7 @@ struct tokenizer {
 	struct strmap ids;
 	struct bpe bpe;
 	struct pretok *pretok;
+	bool space_first;
 	uint32_t *special;
 	uint32_t nspecial;
 	uint32_t first[257];
@@ -61,5 +63,7 @@ static inline const char *token_bytes(const struct tokenizer *t, uint32_t id,
 	*len = t->start[id + 1] - t->start[id];
 	return t->bytes + t->start[id];
 }
+
+size_t token_spaces(const char *s, size_t len, char *out);
 
 #endif /* TOKENIZER_PRIV_H */

@@ -6,6 +6,7 @@
 #   make run         four conversations of a real model, all set-up included
 #   make check       every test, all set-up included
 #   make check-scenarios   several processes and tenants, on every backend
+#   make check-admin     what shows them and changes them, on every backend
 #   make check-san   the tests again, under address and undefined sanitizers
 #   make check-tsan  the tests of threads, under the thread sanitizer
 #   make check-bench the goals of kvcache-bench
@@ -217,7 +218,7 @@ $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
 
 # The kinds of test, cheapest first. Those of the library and the tools make
 # sense under sanitizers too.
-suites := style uapi unit kernels conformance tools broker scenarios vm
+suites := style uapi unit kernels conformance tools broker scenarios admin vm
 san-suites := unit kernels conformance tools broker
 tests-in = $(filter $(addprefix $(O)/selftests/,$(addsuffix /%,$1)),$(tests)) \
 	$(foreach s,$1,$(wildcard selftests/$s/test_*.sh))
@@ -236,7 +237,7 @@ check:
 	$(Q)tools/setup/packages.sh check
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) all vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES='$(suites)' \
-		MACHINES='check scenarios' run-suites
+		MACHINES='check scenarios admin' run-suites
 
 # Several processes, several tenants: on a broker here, on the module there.
 check-scenarios:
@@ -244,6 +245,12 @@ check-scenarios:
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=scenarios MACHINES=scenarios \
 		run-suites
+
+# All who look at one ledger, and change it, at once.
+check-admin:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools vm-programs
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=admin MACHINES=admin run-suites
 
 check-san:
 	$(Q)$(MAKE) SAN=address,undefined O=$(O)/san $(jobs) tests
@@ -353,7 +360,7 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-scenarios check-bench bench run-suites run-machines \
+	check-scenarios check-admin check-bench bench run-suites run-machines \
 	run-thread-tests fuzz \
 	install uninstall clean FORCE
 .SECONDARY:

@@ -3,7 +3,7 @@
 #
 # The virtual machines of a target of make, one after the other.
 #
-#	machines.sh check|scenarios|stress|debug|uml
+#	machines.sh check|scenarios|admin|stress|debug|uml
 #
 # What ran there is printed as programs that say it again, for run-tests.sh.
 # $KVCACHE_BUILD is where things are built, $KVCACHE_MODEL the model, if any.
@@ -60,24 +60,28 @@ scenarios()
 		-e KVCACHE_TEST_DEVICE=/dev/kvcache -t 420 -T 250 6.12 scenarios
 }
 
-# What is mounted, on the module.
-mounted()
+# What is mounted, on the module, and all who look at once.
+admin()
 {
 	if [ ! -x "$build/kvcachefs" ]; then
 		echo "# SKIP tools/test_fs.sh: no kvcachefs: needs libfuse3-dev" >&2
 		return
 	fi
-	with_refs -n fs -f "$build/kvcachefs" -f "$(command -v setpriv)" \
+	with_refs -n admin -f "$build/kvcachefs" -f "$(command -v setpriv)" \
 		-f "$tree/selftests/scenarios/kit.sh" \
 		-f "$tree/selftests/broker/broker.sh" -e KVCACHE_MODEL= \
+		-f "$tree/selftests/admin/views.sh" \
 		-e KVCACHE_TEST_DEVICE=/dev/kvcache -T 250 6.12 \
-		"$tree/selftests/tools/test_fs.sh"
+		"$tree/selftests/tools/test_fs.sh" \
+		"$tree/selftests/admin/test_scenario.sh"
 }
 
 case $1 in
 scenarios)
 	scenarios
-	mounted
+	;;
+admin)
+	admin
 	;;
 check)
 	with_refs -d nbd -d "$importer" 6.1,6.12 dev
@@ -137,7 +141,7 @@ uml)
 		-f "$build/kunit-um/kvcache_kunit.ko" "$build/linux/um" "$@"
 	;;
 *)
-	echo "machines.sh: check, scenarios, stress, debug or uml" >&2
+	echo "machines.sh: check, scenarios, admin, stress, debug or uml" >&2
 	exit 2
 	;;
 esac

@@ -309,6 +309,8 @@ include selftests/vm/vm.mk
 # Where each header goes below includedir: programs include the same names
 # from an installed copy as from this tree.
 public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
+	lib/include/kvcache/seq.h:kvcache/seq.h \
+	lib/include/kvcache/batch.h:kvcache/batch.h \
 	lib/include/kvcache/broker.h:kvcache/broker.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h

@@ -99,7 +99,8 @@ exports_only_ours()
 # Every function that the public headers declare is there to be called.
 all_exported()
 {
-	grep -v '^ \*' lib/include/kvcache/kvcache.h |
+	grep -h -v '^ \*' lib/include/kvcache/kvcache.h \
+		lib/include/kvcache/seq.h lib/include/kvcache/batch.h |
 		grep -o '\<kvc_[a-z0-9_]*(' | tr -d '(' |
 		sort -u >"$tmp/declared"
 	nm -D --defined-only "$at/lib/libkvcache.so" |
@@ -126,7 +127,7 @@ if needs pkg-config; then
 	check "version" version
 	check "a program with the shared library" shared
 	check "the library exports kvc_ only" exports_only_ours
-	check "the library exports what its header declares" all_exported
+	check "the library exports what its headers declare" all_exported
 	check "the archive has no names of others" archive_names
 	check "a C++ program" as_cxx
 	check "a program with the archive" static

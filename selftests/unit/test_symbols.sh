@@ -1,21 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What the library exports is what its header declares and its map lists.
+# What the library exports is what its headers declare and its map lists.
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 LC_ALL=C; export LC_ALL
-header=lib/include/kvcache/kvcache.h
+include=lib/include/kvcache
 
-# The header's declarations, one name a line: comments, preprocessor lines and
+# The headers' declarations, one name a line: comments, preprocessor lines and
 # bodies removed, a name before a parenthesis.
-sed 's,/\*.*\*/,,; /\/\*/,/\*\//d; /^#/d; /\\$/d; /extern "C"/d' $header |
+sed 's,/\*.*\*/,,; /\/\*/,/\*\//d; /^#/d; /\\$/d; /extern "C"/d' \
+		$include/kvcache.h $include/seq.h $include/batch.h |
 	awk '/{/ { depth++ } !depth { print } /}/ && depth { depth-- }' |
 	sed -n 's/.*\<\(kvc_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$tmp/declared"
 sed -n 's/^\t\(kvc_[a-z0-9_]*\);$/\1/p' lib/libkvcache.map | sort >"$tmp/listed"
 
-check "the header declares functions" test -s "$tmp/declared"
-check "the map lists what the header declares" \
+check "the headers declare functions" test -s "$tmp/declared"
+check "the map lists what the headers declare" \
 	diff -u "$tmp/declared" "$tmp/listed"
 if [ ! -e "$build/libkvcache.so.0" ]; then
 	skip "the library exports what the map lists" "no shared library built"

@@ -121,13 +121,29 @@ struct kvc_open_opts {
 int kvc_open(const char *where, const struct kvc_open_opts *opts,
 	     struct kvc **out);
 
-/* Close: every page that is not published is lost, all references dropped. */
+/**
+ * kvc_close() - close a context
+ * @ctx: the context, without caches; or NULL
+ *
+ * Every page that is not published is lost, all references are dropped.
+ */
 void kvc_close(struct kvc *ctx);
 
-/* Why the last call on this context that failed did; "" if none has. */
+/**
+ * kvc_errmsg() - why the last call on this context that failed did
+ * @ctx: the context
+ *
+ * Return: a sentence, or "" if none has failed. It belongs to the context, and
+ * is valid until the next call that fails.
+ */
 const char *kvc_errmsg(const struct kvc *ctx);
 
-/* "local", "device" or "broker". */
+/**
+ * kvc_backend() - what keeps the pages of a context
+ * @ctx: the context
+ *
+ * Return: "local", "device" or "broker".
+ */
 const char *kvc_backend(const struct kvc *ctx);
 
 /**
@@ -316,10 +332,20 @@ struct kvc_cache_opts {
 int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
 		     const struct kvc_cache_opts *opts, struct kvc_cache **out);
 
-/* Its sequences and batches must be gone. */
+/**
+ * kvc_cache_destroy() - end a cache
+ * @c: the cache, or NULL. Its sequences and batches must be gone
+ *
+ * What it published stays in the backend.
+ */
 void kvc_cache_destroy(struct kvc_cache *c);
 
-/* Threads of the cache, the calling one included. */
+/**
+ * kvc_cache_nthreads() - threads of a cache
+ * @c: the cache
+ *
+ * Return: their number, the calling one included.
+ */
 uint32_t kvc_cache_nthreads(const struct kvc_cache *c);
 
 /**
@@ -335,8 +361,30 @@ void kvc_cache_run(struct kvc_cache *c, size_t nitems,
 		   void (*fn)(void *arg, size_t item, unsigned int thread),
 		   void *arg);
 
+/**
+ * kvc_cache_isa() - the kernel variant that a cache uses
+ * @c: the cache
+ *
+ * Return: its name, as @isa of struct kvc_cache_opts takes it.
+ */
 const char *kvc_cache_isa(const struct kvc_cache *c);
+
+/**
+ * kvc_cache_page_tokens() - slots in a page
+ * @c: the cache
+ * @group: the group of layers
+ *
+ * Return: tokens that a page of @group has room for; 0 there is no such group.
+ */
 uint32_t kvc_cache_page_tokens(const struct kvc_cache *c, uint32_t group);
+
+/**
+ * kvc_cache_block_tokens() - tokens in a block, which a key is for
+ * @c: the cache
+ * @group: the group of layers
+ *
+ * Return: their number; 0 there is no such group.
+ */
 uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group);
 
 /**
@@ -364,6 +412,11 @@ struct kvc_stats {
 	uint64_t pages_common;
 };
 
+/**
+ * kvc_cache_stats() - counters of a cache
+ * @c: the cache
+ * @out: filled in
+ */
 void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out);
 
 /**
@@ -414,286 +467,14 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,
 		struct kvc_room *out);
 
-/* ---- sequences -------------------------------------------------------- */
-
-/**
- * struct kvc_seq_opts - one conversation
- * @sz: sizeof(struct kvc_seq_opts)
- * @priority: of its published pages, plus 1; 0 for KVCACHE_PRIO_DEFAULT
- * @no_reuse: publish nothing and find nothing
- * @ttl_ns: time after which the priority falls back; 0 for never
- * @extra: bytes that set this conversation's content apart beside its tokens
- *         (an adapter's name and version, a digest of an image), or NULL
- * @extra_len: their number
- * @common: first tokens that the commons of the cache may have: those of a
- *          system prompt, and no user's
- */
-struct kvc_seq_opts {
-	size_t sz;
-	uint32_t priority;
-	uint32_t no_reuse;
-	uint64_t ttl_ns;
-	const void *extra;
-	size_t extra_len;
-	uint32_t common;
-};
-
-int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
-		   struct kvc_seq **out);
-
-#define KVC_SEQ_DISCARD	(1U << 0)	/* publish nothing more */
-
-/**
- * kvc_seq_free() - end a conversation
- * @s: the sequence, or NULL
- * @flags: KVC_SEQ_DISCARD or 0; bits that this library does not know are
- *         ignored, as the sequence is gone in any case
- *
- * Publishes the partly filled last page, unless a fork goes on with it, then
- * drops all pages. A planned batch that it is in ends as by kvc_batch_abort().
- * Nothing is published if pages of it were revoked.
- */
-void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
-
-/**
- * kvc_seq_prefix() - begin with what is cached
- * @s: a sequence without tokens; it may have reserved pages
- * @tokens: the prompt
- * @n: its length
- *
- * Takes the longest cached prefix of at most @n - 1 tokens, that of all groups
- * the shortest. Whole pages are shared; of a page that matches in part, the
- * matching rows are copied into a fresh one, whose other slots are zeros. A
- * published page that holds exactly the rows wanted is shared, and copied when
- * it is written to; where the rest of the prompt would not fit beside it, it
- * is copied now, which lets go of it. Without room for a copy only whole pages
- * are taken: what fits from scratch fits with what is reused.
- *
- * Reserved pages stay for the rest of the prompt, and those that it does not
- * take go back. So who cannot have all pages now waits in kvc_seq_reserve() for
- * the ones that kvc_predict() says, holding nothing, and comes here then.
- * Return: tokens reused, which is the sequence's length now; -EINVAL it has
- * tokens, or is idle or in a batch.
- */
-int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
-
-/**
- * kvc_seq_reserve() - make room for @n more tokens, all or nothing
- * @s: the sequence
- * @n: tokens beyond its length
- * @deadline_ns: as in struct kvcache_alloc
- *
- * A tail that others hold too is copied now. Steps of @n tokens in all will
- * need nothing more, unless the sequence is forked or truncated.
- *
- * Nothing is held while waiting. Up to KVCACHE_MAX_PAGES pages are waited for
- * in the backend's queue; more are taken as soon as all of them can be had at
- * once, which is looked at every 10 ms, so smaller requests may overtake.
- * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EINTR a
- * signal came while waiting; -EBUSY the sequence is in a planned batch, or
- * idle; -ESTALE; -ENOMEM.
- */
-int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
-
-/**
- * kvc_seq_fork() - a second continuation of the same tokens
- * @s: the parent, unchanged
- * @out: the child, as long as @s
- *
- * All pages that hold tokens belong to both; full ones are published first
- * where they can be. A partly filled tail is copied by whoever writes to it
- * first while both hold it. Return: 0; -EBUSY the parent is in a planned
- * batch; -ESTALE; -ENOMEM.
- */
-int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
-
-/**
- * kvc_seq_truncate() - forget all but the first @len tokens
- * @s: the sequence
- * @len: tokens to keep
- *
- * Pages past them go back, reserved ones too. What was published stays cached.
- * Return: 0; -EINVAL @len is above the length; -EBUSY the sequence is in a
- * planned batch.
- */
-int kvc_seq_truncate(struct kvc_seq *s, uint32_t len);
-
-/**
- * kvc_seq_idle() - nobody will read it for a while
- * @s: the sequence
- *
- * Gives others what it holds, to be taken when they want it: published pages
- * are cached, its own are volatile (but those that a fork holds too), reserved
- * ones go back. Until kvc_seq_wake() only its length and tokens can be asked
- * for, and it can be freed; other calls are -EBUSY. An idle one stays as it
- * is. Return: 0; -EBUSY the sequence is in a planned batch; -ESTALE.
- */
-int kvc_seq_idle(struct kvc_seq *s);
-
-/**
- * kvc_seq_wake() - go on with an idle sequence
- * @s: the sequence
- *
- * Takes back what is still there, up to the first page that is not; the
- * sequence is truncated to that, and takes no page for the rest: append those
- * tokens again. One that is not idle stays as it is.
- * Return: tokens that survived, which is its length now; or -errno, and it is
- * idle still: -ENOMEM, or what the backend says.
- */
-int kvc_seq_wake(struct kvc_seq *s);
-
-uint32_t kvc_seq_len(const struct kvc_seq *s);
-/* Pages held, all groups, reserved ones included; of an idle one those that it
- * may find again without a lookup. */
-uint32_t kvc_seq_pages(const struct kvc_seq *s);
-/* The handles of a group's pages, in order; returns their number. */
-uint32_t kvc_seq_handles(const struct kvc_seq *s, uint32_t group,
-			 uint64_t *out, uint32_t n);
-/* The tokens, kvc_seq_len() of them, valid until the sequence changes. */
-const uint32_t *kvc_seq_tokens(const struct kvc_seq *s);
-
-/**
- * kvc_seq_read() - stored rows in canonical order
- * @s: the sequence
- * @layer: the layer
- * @is_v: 0 for K (rotated, as stored), 1 for V
- * @head: the KV head
- * @first: first token
- * @n: tokens
- * @out: [@n][dim] elements in the stored type
- *
- * Return: 0; -EINVAL no such layer, head or tokens, or another @is_v; -ESTALE.
- */
-int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
-		 uint32_t head, uint32_t first, uint32_t n, void *out);
-
-/* ---- steps ------------------------------------------------------------ */
-
-/**
- * struct kvc_item - what one sequence gets in a step
- * @seq: the sequence, once in a batch
- * @tokens: the ids of its new tokens
- * @n: their number, at least 1
- */
-struct kvc_item {
-	struct kvc_seq *seq;
-	const uint32_t *tokens;
-	uint32_t n;
-};
-
-int kvc_batch_create(struct kvc_cache *c, struct kvc_batch **out);
-void kvc_batch_destroy(struct kvc_batch *b);
-
-/**
- * kvc_batch_plan() - begin a step
- * @b: a batch that is not planned
- * @items: the sequences and their new tokens; rows are numbered in this order
- * @n: number of items
- *
- * Reserves what is missing for all of them, or nothing, and copies the tokens.
- * One-token items are computed by decode, others by prefill, each run of one
- * kind in one call: put those of a kind together. Return: 0; -EDQUOT, -ENOSPC,
- * -E2BIG; -EINVAL no items, an item without tokens or of another cache, a
- * sequence that is there twice; -EBUSY the batch, or a sequence in another
- * one, is planned already; -ESTALE a sequence lost pages: plan without it.
- */
-int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,
-		   uint32_t n);
-
-/* Position of each row in its sequence, [rows]; valid until the batch ends. */
-const uint32_t *kvc_batch_positions(const struct kvc_batch *b);
-
-enum kvc_rope_kind {
-	KVC_ROPE_NONE = 0,
-	KVC_ROPE_PAIR = 1,	/* elements 2i and 2i + 1 rotate together */
-	KVC_ROPE_HALF = 2,	/* elements i and i + rot_dim / 2 do */
-};
-
-/**
- * kvc_rope_table() - cosines and sines for struct kvc_rope
- * @table: [@npos][@rot_dim / 2][2]
- * @first: first position
- * @npos: number of positions
- * @rot_dim: elements of a head that rotate, even
- * @base: the model's RoPE base, such as 10000
- * @scale: linear scaling: positions are multiplied with it; 1 for none
- * @factors: [@rot_dim / 2] divisors of the frequencies, or NULL
- *
- * Computed in double, rounded once. RoFormer, arXiv:2104.09864, equation 34.
- */
-void kvc_rope_table(float *table, uint32_t first, uint32_t npos,
-		    uint32_t rot_dim, double base, double scale,
-		    const float *factors);
-
-/**
- * struct kvc_rope - rotary embedding to apply on append
- * @kind: enum kvc_rope_kind
- * @rot_dim: elements of a head that rotate
- * @table: kvc_rope_table() from position 0, for every position of the batch
- */
-struct kvc_rope {
-	uint32_t kind;
-	uint32_t rot_dim;
-	const float *table;
-};
-
-/**
- * kvc_append() - rotate Q and K, store K and V of one layer
- * @b: a planned batch
- * @layer: the layer
- * @rope: the rotation, or NULL
- * @q: [rows] rows of q_heads x k_dim, rotated in place
- * @q_stride: elements from one row of @q to the next
- * @k: [rows] rows of kv_heads x k_dim
- * @k_stride: elements from one row of @k to the next
- * @v: [rows] rows of kv_heads x v_dim
- * @v_stride: elements from one row of @v to the next
- *
- * @q may be NULL, and then @q_stride is not looked at. Return: 0; -EINVAL no
- * plan, no such layer, a stride shorter than a row, or a rotation that there is
- * not; -ESTALE: abort, and plan without the sequence that is named.
- */
-int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
-	       float *q, size_t q_stride, const float *k, size_t k_stride,
-	       const float *v, size_t v_stride);
-
-/**
- * kvc_attend() - causal attention of one layer's new rows
- * @b: a planned batch, the layer appended
- * @layer: the layer
- * @scale: factor of the scores
- * @q: as rotated by kvc_append()
- * @q_stride: elements from one row of @q to the next
- * @o: [rows] rows of q_heads x v_dim
- * @o_stride: elements from one row of @o to the next
- *
- * Each row is the same bits whatever else is in the batch. Return: 0; -EINVAL
- * as kvc_append(), or the layer is not appended, or @scale is no number;
- * -ESTALE as kvc_append().
- */
-int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
-	       const float *q, size_t q_stride, float *o, size_t o_stride);
-
-/**
- * kvc_batch_commit() - end a step: the new tokens count
- * @b: a planned batch
- *
- * Pages that became full are published. That one could not be published for
- * want of room, or because it is pinned, is no failure: it stays private, and
- * is tried again with the next full page. Return: 0; -EINVAL no plan, or a
- * layer was not appended, and -ESTALE as kvc_append(): the batch is planned
- * still; or what else KVCACHE_PUBLISH says, such as -EPERM without a grant:
- * then the plan is over, and the tokens count all the same.
- */
-int kvc_batch_commit(struct kvc_batch *b);
-
-/* End a step as if it had not been. What was reserved stays reserved. */
-void kvc_batch_abort(struct kvc_batch *b);
-
 #pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
 #endif
+
+/* The rest of the library. */
+#include <kvcache/seq.h>
+#include <kvcache/batch.h>
 
 #endif /* KVCACHE_KVCACHE_H */

@@ -16,6 +16,7 @@
 #   make check-vm-stress   the same under load
 #   make check-kernel-debug   the same in a kernel that watches over the module
 #   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
+#   make man         manual pages, into $(O)/man
 #   make setup       packages that are missing, for all of the above
 #   make install     DESTDIR, prefix; make uninstall takes it back
 #   make clean
@@ -137,7 +138,7 @@ tools := $(addprefix $(O)/,$(tool-names))
 tests := $(patsubst selftests/%.c,$(O)/selftests/%,$(test-src))
 fuzzers := $(patsubst selftests/fuzz/%.c,$(O)/fuzzers/%,$(fuzz-src))
 
-all: lib tools tests modules-or-not
+all: lib tools man tests modules-or-not
 lib: $(lib-a) $(if $(SAN),,$(lib-so))
 tools: $(tools) $(no-tools:%=without-%)
 tests: $(tests) tools
@@ -303,6 +304,7 @@ fuzz:
 		$(patsubst $(O)/%,$(O)/fuzz/%,$(fuzzers))
 
 include selftests/vm/vm.mk
+include Documentation/man/man.mk
 
 # ---- installed ------------------------------------------------------------
 
@@ -314,7 +316,6 @@ public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	lib/include/kvcache/broker.h:kvcache/broker.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
-man-pages := $(wildcard Documentation/man/*.[18])
 # libkvcache.pc can be moved where its folders are below the prefix.
 below-prefix = $(patsubst $(prefix)/%,$${prefix}/%,$1)
 fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
@@ -323,9 +324,8 @@ fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
 
 include tools/systemd/install.mk
 
-install: lib tools install-systemd
+install: lib tools man install-systemd
 	$(Q)$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(bindir) \
-		$(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man8 \
 		$(DESTDIR)$(completionsdir)
 	$(Q)$(INSTALL) -m 644 $(lib-a) $(DESTDIR)$(libdir)/libkvcache.a
 	$(Q)$(INSTALL) -m 755 $(lib-so) \
@@ -341,19 +341,15 @@ install: lib tools install-systemd
 	$(Q)$(if $(tools),$(INSTALL) -m 755 $(tools) $(DESTDIR)$(bindir))
 	$(Q)$(O)/kvcachectl completion bash \
 		>$(DESTDIR)$(completionsdir)/kvcachectl
-	$(Q)for m in $(man-pages); do \
-		$(fill-in) $$m >$(DESTDIR)$(mandir)/man$${m##*.}/$${m##*/} || \
-			exit; \
-	done
+	$(install-man)
 
-uninstall: uninstall-systemd
+uninstall: man uninstall-systemd
+	$(uninstall-man)
 	$(Q)rm -f $(addprefix $(DESTDIR)$(libdir)/,libkvcache.a libkvcache.so \
 		$(notdir $(lib-so)) libkvcache.so.$(VERSION) \
 		pkgconfig/libkvcache.pc) \
 		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
 		$(DESTDIR)$(completionsdir)/kvcachectl \
-		$(foreach m,$(man-pages),\
-			$(DESTDIR)$(mandir)/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 		$(foreach h,$(public-headers),\
 			$(DESTDIR)$(includedir)/$(lastword $(subst :, ,$h)))
 	$(Q)rmdir $(DESTDIR)$(includedir)/kvcache 2>/dev/null || :

@@ -1,12 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Documentation: its syntax, that what it names exists, that manual pages have
-# the options that programs have, and that the programs in README.md run.
+# Documentation: its syntax, that what it names exists, and that the programs in
+# README.md run. Manual pages are in test_man.sh.
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 rst=$(find Documentation -name '*.rst')
-man=$(find Documentation -name '*.[18]')
 
 rst_syntax()
 {
@@ -67,59 +66,6 @@ functions()
 }
 for f in README.md $rst; do
 	check "functions that exist: $f" functions "$f"
-done
-
-man_syntax()
-{
-	groff -man -ww -z "$1" 2>"$tmp/said"
-	cat "$tmp/said"
-	[ ! -s "$tmp/said" ]
-}
-
-# The long and short options of --help and of the manual page, as lists.
-options_of_man()
-{
-	sed -n '/^\.SH OPTIONS/,/^\.SH ENV/s/\\-/-/gp' "$1" |
-		grep -E '^\.(B|BR) -' | grep -o -E -e '--?[a-zA-Z][a-z0-9-]*' |
-		sort -u
-}
-options_of_help()
-{
-	{
-		"$1" --help
-		# Those of commands, if it has any.
-		"$1" --help | sed -n 's/^  \([a-z][a-z0-9-]*\)  *.*/\1/p' |
-			while read -r command; do
-				"$1" "$command" --help
-			done
-	} >"$tmp/help-text"
-	# Where an option is explained, not where it is referred to.
-	grep -E '^ +-' "$tmp/help-text" | sed 's/   *[^ -].*//' |
-		grep -o -E -e '(^|[ ,])--?[a-zA-Z][a-z0-9-]*' | tr -d ' ,' |
-		sort -u
-}
-same_options()
-{
-	options_of_man "Documentation/man/$1".[18] >"$tmp/man"
-	options_of_help "$build/$1" >"$tmp/help"
-	[ -s "$tmp/help" ] && diff "$tmp/help" "$tmp/man"
-}
-for f in $man; do
-	if needs groff; then
-		check "syntax: $f" man_syntax "$f"
-	else
-		skip "syntax: $f" "no groff"
-	fi
-done
-for main in tools/*/main.c; do
-	tool=$(basename "$(dirname "$main")")
-	[ "$tool" = '*' ] && continue
-	check "$tool has a manual page" ls "Documentation/man/$tool".[18]
-	if [ -x "$build/$tool" ]; then
-		check "$tool: manual page and --help agree" same_options "$tool"
-	else
-		skip "$tool: manual page and --help agree" "$tool is not built"
-	fi
 done
 
 # The C programs of README.md, as they stand there.

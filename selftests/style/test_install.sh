@@ -35,6 +35,28 @@ staged()
 check "install" quiet_make $werror install prefix="$at"
 check "install below DESTDIR" staged
 
+# Pages that are there by another name, too.
+pages()
+{
+	MANPATH=$at/share/man man -P cat kvc_seq_fork | grep -q 'kvc_sequences(3)' &&
+		MANPATH=$at/share/man man -P cat kvcachectl | grep -q 'kvcachectl(1)'
+}
+no_scdoc()
+{
+	quiet_make O="$tmp/o" SCDOC=no-such-scdoc man >"$tmp/said" || return
+	cat "$tmp/said"
+	grep -q '^  SKIP .*needs scdoc: run make setup' "$tmp/said" &&
+		[ ! -e "$tmp/o/man" ]
+}
+if [ ! -e "$build/man/.made" ]; then
+	skip "manual pages are installed" "needs scdoc"
+elif ! needs man; then
+	skip "manual pages are installed" "no man"
+else
+	check "manual pages are installed" pages
+fi
+check "without scdoc there are no pages, and that is said" no_scdoc
+
 cat >"$tmp/user.c" <<'EOT'
 #include <stdio.h>
 #include <kvcache/kvcache.h>

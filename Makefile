@@ -67,6 +67,7 @@ LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
 
 # What serves a machine needs none of what models do.
 ldlibs-kvcache-broker := $(LDLIBS_LIB)
+ldlibs-kvcache-exporter := -lmicrohttpd $(LDLIBS_LIB)
 ldlibs-kvcachectl := -ljansson $(LDLIBS_LIB)
 ldlibs-kvcachefs := -lfuse3 $(LDLIBS_LIB)
 ldlibs-kvcachetop := -lncurses $(LDLIBS_LIB)
@@ -76,6 +77,7 @@ headers-lib := nettle/sha2.h:nettle-dev
 headers-tools := $(headers-lib) oneapi/dnnl/dnnl.h:libdnnl-dev \
 	pcre2.h:libpcre2-dev jansson.h:libjansson-dev
 # Without these the one tool is left out.
+headers-kvcache-exporter := microhttpd.h:libmicrohttpd-dev
 headers-kvcachefs := fuse3/fuse_opt.h:libfuse3-dev
 headers-kvcachetop := ncurses.h:libncurses-dev
 
@@ -316,6 +318,10 @@ public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	lib/include/kvcache/broker.h:kvcache/broker.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
+# What Prometheus and Grafana read.
+sharedir ?= $(prefix)/share/kvcache
+shared := $(if $(filter kvcache-exporter,$(tool-names)),\
+	$(addprefix tools/kvcache-exporter/,alerts.yml grafana-dashboard.json))
 # libkvcache.pc can be moved where its folders are below the prefix.
 below-prefix = $(patsubst $(prefix)/%,$${prefix}/%,$1)
 fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
@@ -342,6 +348,9 @@ install: lib tools man install-systemd
 	$(Q)$(O)/kvcachectl completion bash \
 		>$(DESTDIR)$(completionsdir)/kvcachectl
 	$(install-man)
+	$(Q)for f in $(shared); do \
+		$(INSTALL) -D -m 644 $$f $(DESTDIR)$(sharedir)/$${f##*/} || exit; \
+	done
 
 uninstall: man uninstall-systemd
 	$(uninstall-man)
@@ -350,9 +359,11 @@ uninstall: man uninstall-systemd
 		pkgconfig/libkvcache.pc) \
 		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
 		$(DESTDIR)$(completionsdir)/kvcachectl \
+		$(addprefix $(DESTDIR)$(sharedir)/,$(notdir $(shared))) \
 		$(foreach h,$(public-headers),\
 			$(DESTDIR)$(includedir)/$(lastword $(subst :, ,$h)))
 	$(Q)rmdir $(DESTDIR)$(includedir)/kvcache 2>/dev/null || :
+	$(Q)rmdir $(DESTDIR)$(sharedir) 2>/dev/null || :
 
 clean:
 	$(Q)rm -rf $(O)

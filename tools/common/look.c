@@ -25,6 +25,23 @@ static int look_list(records_call *call, void *arg, unsigned int nr,
 	return 0;
 }
 
+static int look_counters(records_call *call, void *arg, struct look *l,
+			 uint32_t i)
+{
+	struct kvcache_pool_get *g = &l->counters[i];
+	int err;
+
+	*g = (struct kvcache_pool_get){ .pool = l->query.out_pools[i].id };
+	err = call(arg, KVCACHE_NR_POOL_GET, g);
+	if (err == -ENOTTY || err == -EPERM)
+		l->has_counters = false;
+	else if (err)
+		return err;
+	else
+		stamp(l, g->out_seq);
+	return 0;
+}
+
 static int look_once(records_call *call, void *arg, unsigned int what,
 		     struct look *l)
 {
@@ -38,6 +55,7 @@ static int look_once(records_call *call, void *arg, unsigned int what,
 	if (l->query.out_nr_pools > KVCACHE_MAX_POOLS)
 		return -EPROTO;
 	l->seq = l->last = l->query.out_seq;
+	l->has_counters = what & LOOK_COUNTERS;
 	for (i = 0; !err && i < l->query.out_nr_pools; i++) {
 		pool = l->query.out_pools[i].id;
 		if (what & LOOK_TENANTS)
@@ -46,6 +64,8 @@ static int look_once(records_call *call, void *arg, unsigned int what,
 		if (!err && what & LOOK_CLIENTS)
 			err = look_list(call, arg, KVCACHE_NR_CLIENT_GET, l,
 					pool, &l->client[i]);
+		if (!err && l->has_counters)
+			err = look_counters(call, arg, l, i);
 	}
 	return err;
 }

@@ -18,6 +18,7 @@
 /* What is to be read beside the pools. */
 #define LOOK_TENANTS	(1U << 0)
 #define LOOK_CLIENTS	(1U << 1)
+#define LOOK_COUNTERS	(1U << 2)	/* where the backend has and shows them */
 
 /**
  * struct look - what was seen
@@ -26,6 +27,9 @@
  * @query: the pools
  * @tenant: [pool] LOOK_TENANTS: struct kvcache_tenant_info, by number
  * @client: [pool] LOOK_CLIENTS: struct kvcache_client_info, by number
+ * @counters: [pool] LOOK_COUNTERS
+ * @has_counters: they are there: the backend knows them (KVCACHE_POOL_GET), and
+ *                whoever asks may administer
  */
 struct look {
 	uint64_t seq;
@@ -33,6 +37,8 @@ struct look {
 	struct kvcache_query query;
 	struct records tenant[KVCACHE_MAX_POOLS];
 	struct records client[KVCACHE_MAX_POOLS];
+	struct kvcache_pool_get counters[KVCACHE_MAX_POOLS];
+	bool has_counters;
 };
 
 /**

@@ -60,6 +60,7 @@ struct fs_node {
  * @hint: [hash of a name] number that a tenant of that name had
  * @polled: open files that somebody waits for
  * @lookups: of files; counts on in their numbers
+ * @inconsistent: looks for metrics that were not of one moment
  */
 struct fs {
 	const char *device;
@@ -75,6 +76,7 @@ struct fs {
 	uint32_t hint[FS_HINTS];
 	struct fs_open *polled;
 	uint32_t lookups;
+	uint64_t inconsistent;
 };
 
 /**

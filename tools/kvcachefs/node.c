@@ -32,7 +32,7 @@ static const char *const client_files[] = {
 	"pid", "comm", "tenant", "pages", "waiting", NULL
 };
 
-/* Folders of the root, by their kind. */
+/* Folders of the root, by their kind, and its file. */
 static const struct {
 	const char *name;
 	enum fs_kind kind;
@@ -40,6 +40,7 @@ static const struct {
 	{ "pools", FS_POOLS },
 	{ "tenants", FS_TENANTS },
 	{ "clients", FS_CLIENTS },
+	{ "metrics", FS_ROOT },
 };
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
 
@@ -47,7 +48,7 @@ static const struct {
 
 fuse_ino_t node_ino(const struct fs_node *n)
 {
-	if (n->kind == FS_ROOT)
+	if (n->kind == FS_ROOT && !n->file)
 		return FUSE_ROOT_ID;
 	return (uint64_t)n->kind << KIND_SHIFT |
 	       (uint64_t)n->file << FILE_SHIFT |
@@ -157,7 +158,7 @@ static int lookup_file(struct fs *fs, const struct fs_node *dir,
 			continue;
 		*out = *dir;
 		out->file = i + 1;
-		if (dir->kind == FS_ROOT)
+		if (dir->kind == FS_ROOT && roots[i].kind != FS_ROOT)
 			*out = (struct fs_node){ .kind = roots[i].kind };
 		return 0;
 	}
@@ -238,8 +239,8 @@ static void stat_tenant(const struct fs *fs, const struct fs_node *n,
 }
 
 /*
- * Who asks for the size may read no further, sendfile(2) for one. The one file
- * that can be long is looked through for it.
+ * Who asks for the size may read no further, sendfile(2) for one. Files that can
+ * be long are looked through for it.
  */
 static off_t size_of(struct fs *fs, const struct fs_node *n)
 {
@@ -248,8 +249,9 @@ static off_t size_of(struct fs *fs, const struct fs_node *n)
 
 	if (!n->file)
 		return 0;
-	if (n->kind == FS_TENANT &&
-	    !strcmp(tenant_files[n->file - 1], "pages") &&
+	if ((n->kind == FS_ROOT ||
+	     (n->kind == FS_TENANT &&
+	      !strcmp(tenant_files[n->file - 1], "pages"))) &&
 	    !text_make(fs, n, &text, &len))
 		free(text);
 	return len > ROUND ? (len + ROUND - 1) / ROUND * ROUND : ROUND;
@@ -277,6 +279,13 @@ int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 		.st_ctim = fs->mounted,
 	};
 	switch (n->kind) {
+	case FS_ROOT:
+		/* It has what all tenants do: who mounts may see it. */
+		if (n->file) {
+			st->st_mode = S_IFREG | 0400;
+			st->st_size = st == &unused ? 0 : size_of(fs, n);
+		}
+		return 0;
 	case FS_POOL:
 		p = fs_pool(fs, n->id);
 		st->st_size = size_of(fs, n);

@@ -51,11 +51,13 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, ENAMETOOLONG);
 		return;
 	}
-	/* The root's folders are there whoever else is not. */
+	/* What the root has is there whoever else is not. */
 	if (dir.kind != FS_ROOT)
 		err = fs_begin(fs_of(req));
 	if (!err)
 		err = node_lookup(fs_of(req), &dir, name, &n);
+	if (!err && n.kind == FS_ROOT)
+		fs_begin(fs_of(req));
 	reply_entry(req, &n, err);
 }
 
@@ -71,8 +73,10 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct stat st;
 	int err = 0;
 
-	if (!is_fixed(&n))
+	if (!is_fixed(&n) || n.file)
 		err = fs_begin(fs_of(req));
+	if (is_fixed(&n))
+		err = 0;
 	if (!err)
 		err = node_stat(fs_of(req), &n, &st);
 	fs_end(fs_of(req));

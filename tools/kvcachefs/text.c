@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "fs.h"
+#include "look.h"
+#include "metrics.h"
 #include "page_state.h"
 #include "util.h"
 
@@ -262,6 +264,45 @@ static int client_text(struct text *t)
 	return 0;
 }
 
+/* ---- metrics ---------------------------------------------------------- */
+
+/* A user who is a member of nothing sees no tenants, at this moment. */
+static int ask(void *arg, unsigned int nr, void *cmd)
+{
+	struct fs *fs = arg;
+	int err = fs_call(fs, nr, cmd);
+
+	if (!err && nr == KVCACHE_NR_QUERY)
+		fs->query = *(struct kvcache_query *)cmd;
+	if (err != -ENOENT || !fs->blind || nr != KVCACHE_NR_TENANT_GET)
+		return err;
+	((struct kvcache_tenant_get *)cmd)->out_seq = fs->query.out_seq;
+	return 0;
+}
+
+static int metrics_text(struct fs *fs, char **text, size_t *len)
+{
+	struct metrics_opts o = { .format = METRICS_OPENMETRICS };
+	struct buffer b = { 0 };
+	static struct look l;
+	int err = look_read(ask, fs, METRICS_LOOK, METRICS_TRIES, &l);
+
+	if (err)
+		return err == -EPROTO ? -EIO : err;
+	if (!look_is_one(&l))
+		fs->inconsistent++;
+	o.inconsistent = fs->inconsistent;
+	err = metrics_write(&l, &o, &b);
+	look_free(&l);
+	if (err) {
+		free(b.s);
+		return err;
+	}
+	*text = b.s;
+	*len = b.len;
+	return 0;
+}
+
 /* ---- all -------------------------------------------------------------- */
 
 static int fill(struct text *t)
@@ -291,6 +332,8 @@ int text_make(struct fs *fs, const struct fs_node *n, char **text, size_t *len)
 	*text = NULL;
 	if (!n->file)
 		return -EISDIR;
+	if (n->kind == FS_ROOT)
+		return metrics_text(fs, text, len);
 	t.name = node_file(n->kind, n->file - 1);
 	t.f = open_memstream(text, len);
 	if (!t.f)

@@ -116,6 +116,7 @@ files()
 	{
 		echo .
 		echo ./clients
+		echo ./metrics
 		for f in '' cached draining free page_size private retiring \
 				shared size waiters; do
 			echo "./pools/scenario${f:+/}$f"
@@ -180,9 +181,35 @@ owners()
 		chown 0:0 "$mnt/tenants/red" && chmod 400 "$mnt/tenants/red" &&
 		fails "not permitted" chmod 777 "$mnt/tenants/red/max"
 }
+# The exporter says the same; it is the text of one moment, and its reader's.
+metrics()
+{
+	"$build/kvcache-exporter" -d "$where" --once --format openmetrics \
+		>"$tmp/expected" && diff "$tmp/expected" "$mnt/metrics" &&
+		[ "$(stat -c '%F %a' "$mnt/metrics")" = "regular file 400" ] &&
+		[ "$(stat -c %s "$mnt/metrics")" -ge \
+			"$(wc -c <"$tmp/expected")" ]
+}
+# What is open stays what it was; the next who opens it sees what is.
+metrics_stay()
+{
+	{
+		ctl tenant create other || return
+		cat <&6 >"$tmp/found"
+	} 6<"$mnt/metrics"
+	diff "$tmp/expected" "$tmp/found" &&
+		grep -q 'tenant="other"' "$mnt/metrics" && ctl tenant rm other &&
+		! grep -q 'tenant="other"' "$mnt/metrics"
+}
 check "it is mounted" mounted
 check "files" files
 check "values" values
+if [ -x "$build/kvcache-exporter" ]; then
+	check "metrics" metrics
+	check "metrics of one moment" metrics_stay
+else
+	skip "metrics" "no $build/kvcache-exporter"
+fi
 check "limits that are written" limits
 check "tenants that are made and removed" tenants
 check "owners and modes" owners
@@ -247,6 +274,9 @@ bad_names()
 not_that_kind()
 {
 	fails "Permission denied" put red/current 64M &&
+		fails "Permission denied" dd of="$mnt/metrics" if=/dev/null &&
+		fails "not permitted" chmod 444 "$mnt/metrics" &&
+		fails "not permitted" rm -f "$mnt/metrics" &&
 		fails "Permission denied" sh -c ": >$mnt/tenants/red/new" &&
 		fails "not permitted" rm -f "$mnt/tenants/red/max" &&
 		fails "not permitted" mv "$mnt/tenants/red" "$mnt/tenants/b" &&
@@ -270,6 +300,7 @@ others()
 		fails "Permission denied" user "rmdir $mnt/tenants/red" &&
 		fails "Permission denied" user "cat $mnt/tenants/red/max" &&
 		fails "Permission denied" user "ls $mnt/tenants/red" &&
+		fails "Permission denied" user "cat $mnt/metrics" &&
 		fails "not permitted" user "chmod 444 $mnt/tenants/red" &&
 		user "cat $mnt/pools/scenario/free" || return
 	got=$(user "ls $mnt/tenants") && [ -z "$got" ]
@@ -468,12 +499,14 @@ check "killed" unchanged killed
 without_it()
 {
 	fails "not connected" cat "$mnt/pools/scenario/size" && ls "$mnt" &&
+		fails "not connected" cat "$mnt/metrics" &&
 		read -r got <&7 && [ "$got" = 16777216 ]
 }
 again()
 {
 	until_true is pools/new/size 1048576 && mkdir "$mnt/tenants/green" &&
 		fails "No such file" cat "$mnt/pools/scenario/size" &&
+		grep -q 'pool="new"' "$mnt/metrics" &&
 		[ -n "$(member uid green)" ] && rmdir "$mnt/tenants/green"
 }
 dies()

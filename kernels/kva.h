@@ -21,6 +21,14 @@ extern const struct kva_ops kva_ops_ref;
 int kva_check_append(const struct kva_append *a);
 int kva_check_attn(const struct kva_attn *a, int decode);
 int kva_check_merge(const struct kva_merge *m);
+int kva_check_copy(const struct kva_copy *c);
+int kva_check_rows(const struct kva_rows *r);
+int kva_check_shift(const struct kva_shift *s);
+
+/* These are the same for all CPU variants. */
+int kva_cpu_copy(const struct kva_copy *c, struct kva_threads *t);
+int kva_cpu_rows(const struct kva_rows *r, struct kva_threads *t);
+int kva_cpu_shift(const struct kva_shift *s, struct kva_threads *t);
 
 static inline uint64_t kva_seq_len(const struct kva_view *v, uint32_t s)
 {

@@ -10,9 +10,14 @@
 static double element(const struct kva_view *v, uint32_t s, uint64_t pos,
 		      int is_v, uint32_t head, uint32_t d)
 {
-	unsigned int type = is_v ? v->v_type : v->k_type;
-	uint32_t dim = is_v ? v->v_dim : v->k_dim;
-	size_t i = kva_index(kva_form(type, v->order, is_v), v->page_tokens,
+	unsigned int type;
+	uint32_t dim;
+	size_t i;
+
+	is_v = is_v && !v->v_in_k;
+	type = is_v ? v->v_type : v->k_type;
+	dim = is_v ? v->v_dim : v->k_dim;
+	i = kva_index(kva_form(type, v->order, is_v), v->page_tokens,
 			     dim, pos % v->page_tokens, d);
 
 	return kva_get(type, kva_slab(v, kva_page(v, s, pos), is_v, head), i);
@@ -78,6 +83,8 @@ static int ref_append(const struct kva_append *a, struct kva_threads *t)
 				rotate(a, a->k + r * a->k_stride +
 				       (size_t)h * v->k_dim, row, v->k_dim, r);
 				append_head(v, s, pos, 0, h, row);
+				if (v->v_in_k)
+					continue;
 				append_head(v, s, pos, 1, h,
 					    a->v + r * a->v_stride +
 					    (size_t)h * v->v_dim);
@@ -95,7 +102,14 @@ static double score(const struct kva_attn *a, uint32_t s, const float *q,
 
 	for (d = 0; d < a->kv->k_dim; d++)
 		sum += q[d] * element(a->kv, s, pos, 0, head, d);
-	return sum * a->scale;
+	sum *= a->scale;
+	return a->softcap ? a->softcap * tanh(sum / a->softcap) : sum;
+}
+
+/* Whether a row that comes after @sees - 1 tokens sees the one at @pos. */
+static int visible(const struct kva_attn *a, uint64_t sees, uint64_t pos)
+{
+	return !a->window || pos + a->window >= sees || pos < a->sinks;
 }
 
 /* One query head of one row: softmax(q K / sqrt(d)) V over what it sees. */
@@ -111,17 +125,25 @@ static void attend(const struct kva_attn *a, uint32_t s, uint32_t row,
 	double o[KVA_DIM_MAX] = { 0 }, max = -INFINITY, sum = 0;
 
 	for (pos = 0; pos < sees; pos++)
-		max = fmax(max, score(a, s, q, head, pos));
+		if (visible(a, sees, pos))
+			max = fmax(max, score(a, s, q, head, pos));
+	if (a->sink_logits)
+		max = fmax(max, a->sink_logits[qh]);
 	/* all scores -inf: subtract 0, not -inf, from them */
 	if (max == -INFINITY)
 		max = 0;
 	for (pos = 0; pos < sees; pos++) {
-		double p = exp(score(a, s, q, head, pos) - max);
+		double p;
 
+		if (!visible(a, sees, pos))
+			continue;
+		p = exp(score(a, s, q, head, pos) - max);
 		sum += p;
 		for (d = 0; d < v->v_dim; d++)
 			o[d] += p * element(v, s, pos, 1, head, d);
 	}
+	if (a->sink_logits)
+		sum += exp(a->sink_logits[qh] - max);
 	for (d = 0; d < v->v_dim; d++)
 		out[d] = sum == 0 ? 0 : o[d] / sum;
 	if (a->lse)
@@ -199,4 +221,7 @@ const struct kva_ops kva_ops_ref = {
 	.prefill = ref_prefill,
 	.decode = ref_decode,
 	.merge = ref_merge,
+	.copy = kva_cpu_copy,
+	.rows = kva_cpu_rows,
+	.shift = kva_cpu_shift,
 };

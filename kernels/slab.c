@@ -61,6 +61,24 @@ uint16_t kva_f32_to_bf16(float f)
 	return kva_cvt_f32_bf16(f);
 }
 
+void kva_row_decode(unsigned int type, const void *row, float *out,
+		    uint32_t dim)
+{
+	uint32_t d;
+
+	for (d = 0; d < dim; d++)
+		out[d] = kva_get(type, row, d);
+}
+
+void kva_row_encode(unsigned int type, const float *in, void *row,
+		    uint32_t dim)
+{
+	uint32_t d;
+
+	for (d = 0; d < dim; d++)
+		kva_put(type, row, d, in[d]);
+}
+
 size_t kva_slab_size(unsigned int type, unsigned int order, int is_v,
 		     uint32_t page_tokens, uint32_t dim)
 {
@@ -175,7 +193,7 @@ void kva_rows_copy(const struct kva_view *v, void *dst, const void *src,
 	uint32_t h;
 	int is_v;
 
-	for (is_v = 0; is_v <= 1; is_v++) {
+	for (is_v = 0; is_v <= !v->v_in_k; is_v++) {
 		unsigned int type = is_v ? v->v_type : v->k_type;
 
 		for (h = 0; h < v->kv_heads; h++)

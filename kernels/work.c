@@ -11,6 +11,11 @@ static size_t round_up(size_t n, size_t to)
 	return (n + to - 1) / to * to;
 }
 
+static size_t parts(uint64_t n, uint32_t of)
+{
+	return (n + of - 1) / of;
+}
+
 uint32_t kva_split(const struct kva_attn *a)
 {
 	return a->split ? a->split : KVA_SPLIT_DEFAULT;
@@ -25,12 +30,31 @@ uint32_t kva_tile_tokens(const struct kva_attn *a)
 
 size_t kva_pieces(const struct kva_attn *a, uint32_t s)
 {
-	uint64_t len = kva_seq_len(a->kv, s);
-	uint32_t split = kva_split(a);
+	uint64_t len = kva_seq_len(a->kv, s), low = kva_low(a, len);
+	size_t n;
 
 	if (a->row_ptr[s] == a->row_ptr[s + 1])
 		return 0;
-	return len ? (len + split - 1) / split : 1;
+	n = parts(kva_sinks(a, low), kva_split(a)) +
+	    parts(len - low, kva_split(a));
+	return n ? n : 1;
+}
+
+void kva_piece(const struct kva_attn *a, uint32_t s, size_t i, uint64_t *pos,
+	       uint64_t *end)
+{
+	uint64_t len = kva_seq_len(a->kv, s), low = kva_low(a, len);
+	uint64_t sinks = kva_sinks(a, low);
+	size_t sink_parts = parts(sinks, kva_split(a));
+
+	if (i < sink_parts) {
+		low = 0;
+		len = sinks;
+	} else {
+		i -= sink_parts;
+	}
+	*pos = low + i * kva_split(a);
+	*end = len - *pos < kva_split(a) ? len : *pos + kva_split(a);
 }
 
 void kva_work_init(struct kva_work *w, const struct kva_attn *a)
@@ -52,10 +76,10 @@ void kva_work_init(struct kva_work *w, const struct kva_attn *a)
 
 	w->rows = round_up(group > KVA_ROWS ? group : KVA_ROWS, 48);
 	w->scratch_size = sizeof(float) *
-		((size_t)w->rows * (v->k_dim + v->v_dim + KVA_TILE + 2) +
+		((size_t)w->rows * (v->k_dim + v->v_dim + KVA_S_STRIDE + 2) +
 		 (size_t)v->k_dim * KVA_K_STRIDE +
 		 (size_t)KVA_TILE * KVA_V_STRIDE(v->v_dim) +
-		 (v->k_dim > v->v_dim ? v->k_dim : v->v_dim));
+		 2 * (size_t)(v->k_dim > v->v_dim ? v->k_dim : v->v_dim));
 	w->scratch_size = round_up(w->scratch_size, 64);
 	w->shared_size = w->first_size + 2 * w->ml_size + w->o_size;
 	if (w->shared_size < w->tiles_size)
@@ -71,11 +95,13 @@ void kva_scratch_init(struct kva_scratch *x, const struct kva_work *w,
 	x->q = p;
 	x->o = x->q + (size_t)w->rows * a->kv->k_dim;
 	x->s = x->o + (size_t)w->rows * a->kv->v_dim;
-	x->k = x->s + (size_t)w->rows * KVA_TILE;
+	x->k = x->s + (size_t)w->rows * KVA_S_STRIDE;
 	x->v = x->k + (size_t)a->kv->k_dim * KVA_K_STRIDE;
 	x->m = x->v + (size_t)KVA_TILE * KVA_V_STRIDE(a->kv->v_dim);
 	x->l = x->m + w->rows;
 	x->row = x->l + w->rows;
+	x->wide = x->row + (a->kv->k_dim > a->kv->v_dim ? a->kv->k_dim :
+							  a->kv->v_dim);
 }
 
 size_t kva_workspace(const struct kva_attn *a, const struct kva_threads *t)

@@ -81,6 +81,8 @@ static void append_rows(const struct kva_append *a, uint32_t row, uint32_t n,
 			convert(v->k_type, k, rows + r * k_size, v->k_dim);
 		}
 		kva_rows_write(v, page, 0, h, slot, n, rows);
+		if (v->v_in_k)
+			continue;
 		for (r = 0; r < n; r++)
 			convert(v->v_type, a->v + (row + r) * a->v_stride +
 				(size_t)h * v->v_dim, rows + r * v_size,

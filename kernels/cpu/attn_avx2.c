@@ -14,4 +14,7 @@ const struct kva_ops kva_ops_avx2 = {
 	.prefill = prefill,
 	.decode = decode,
 	.merge = merge,
+	.copy = kva_cpu_copy,
+	.rows = kva_cpu_rows,
+	.shift = kva_cpu_shift,
 };

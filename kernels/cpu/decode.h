@@ -17,7 +17,8 @@ struct chunk {
 	const void *v;		/* [n][vs] */
 	size_t ks;
 	size_t vs;
-	uint32_t n;
+	uint32_t lo;		/* tokens before those that are seen */
+	uint32_t n;		/* tokens, these included */
 };
 
 static const void *row_at(enum panel_kind kind, const void *m, size_t i)
@@ -25,15 +26,21 @@ static const void *row_at(enum panel_kind kind, const void *m, size_t i)
 	return (const char *)m + i * panel_elem_size(kind);
 }
 
-/* The chunk at @pos: what of [pos, end) is in one page and one tile. */
+/*
+ * The chunk at @pos: what of [pos, end) is in one page and one tile. Vectors
+ * are loaded from a slab at multiples of 8 slots only.
+ */
 static void find_chunk(const struct job *j, const struct kva_scratch *x,
 		       uint32_t s, uint32_t head, uint64_t pos, uint64_t end,
 		       struct chunk *c)
 {
 	const struct kva_view *v = j->a->kv;
-	uint32_t slot = pos % v->page_tokens;
+	uint32_t slot;
 	const char *page;
 
+	c->lo = j->direct ? pos % 8 : 0;
+	pos -= c->lo;
+	slot = pos % v->page_tokens;
 	c->n = end - pos < KVA_TILE ? end - pos : KVA_TILE;
 	if (!j->direct) {
 		c->k_kind = PANEL_EXPANDED;
@@ -65,6 +72,7 @@ static void decode_chunk(const struct job *j, struct kva_scratch *x,
 	uint32_t k_dim = j->a->kv->k_dim, v_dim = j->a->kv->v_dim;
 	uint32_t parts = (j->group + MR - 1) / MR;
 	uint32_t step = (j->group + parts - 1) / parts, r, mr;
+	uint32_t even = c->lo & ~1u;
 	struct panel p;
 
 	for (r = 0; r < j->group; r += step) {
@@ -72,19 +80,20 @@ static void decode_chunk(const struct job *j, struct kva_scratch *x,
 		p = (struct panel) {
 			.a = x->q + (size_t)r * k_dim, .as = k_dim,
 			.m = c->k, .ms = c->ks, .rows = k_dim,
-			.c = x->s + (size_t)r * KVA_TILE, .cs = KVA_TILE,
-			.next = c->v,
+			.c = x->s + (size_t)r * KVA_S_STRIDE,
+			.cs = KVA_S_STRIDE, .next = c->v,
 		};
 		panel_columns(c->k_kind, mr, (c->n + 7) / 8 * 8, &p);
 	}
 	for (r = 0; r < j->group; r++)
-		softmax_row(x->s + (size_t)r * KVA_TILE, c->n, &x->m[r],
-			    &x->l[r], x->o + (size_t)r * v_dim, v_dim);
+		score_row(j, x, r, c->lo, c->n);
 	for (r = 0; r < j->group; r += step) {
 		mr = j->group - r < step ? j->group - r : step;
 		p = (struct panel) {
-			.a = x->s + (size_t)r * KVA_TILE, .as = KVA_TILE,
-			.m = c->v, .ms = c->vs, .rows = c->n,
+			.a = x->s + (size_t)r * KVA_S_STRIDE + even,
+			.as = KVA_S_STRIDE, .m = row_at(c->v_kind, c->v,
+							even * c->vs),
+			.ms = c->vs, .rows = c->n - even, .skip = c->lo % 2,
 			.c = x->o + (size_t)r * v_dim, .cs = v_dim,
 			.add = 1, .next = next,
 		};
@@ -102,8 +111,8 @@ static void decode_piece(const struct job *j, struct kva_scratch *x,
 	find_chunk(j, x, s, head, pos, end, &c);
 	for (; pos < end; c = next) {
 		if (!j->direct)
-			expand(j, x, s, head, pos, c.n);
-		pos += c.n;
+			expand(j, x, s, head, pos, 0, c.n);
+		pos += c.n - c.lo;
 		next = c;
 		if (pos < end)
 			find_chunk(j, x, s, head, pos, end, &next);
@@ -134,13 +143,11 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 	const struct kva_view *v = a->kv;
 	uint32_t head = item % v->kv_heads, qh = head * j->group, r, s;
 	size_t piece = item / v->kv_heads;
-	uint64_t len, pos, end;
+	uint64_t pos, end;
 	struct kva_scratch x;
 
 	s = find_piece(j, piece);
-	len = kva_seq_len(v, s);
-	pos = (piece - j->first[s]) * kva_split(a);
-	end = len - pos < kva_split(a) ? len : pos + kva_split(a);
+	kva_piece(a, s, piece - j->first[s], &pos, &end);
 	kva_scratch_init(&x, &j->w, a, thread);
 	load_q(j, &x, a->row_ptr[s], head, 1);
 	reset_rows(j, &x, j->group);

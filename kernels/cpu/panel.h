@@ -29,6 +29,7 @@ struct panel {
 	const void *m;		/* [rows][columns] */
 	size_t ms;		/* elements of a row */
 	size_t rows;
+	int skip;		/* 1 to leave out the first row */
 	float *c;		/* [mr][columns] */
 	size_t cs;
 	int add;		/* to what c holds */
@@ -94,7 +95,10 @@ static KVA_ALWAYS_INLINE void panel_body(enum panel_kind kind, int mr, int nv,
 		for (j = 0; j < nv; j++)
 			acc[r][j] = p->add ? v_load(p->c + r * p->cs + j * VW) :
 					     v_set1(0);
-	for (i = 0; i + 1 < p->rows; i += 2) {
+	i = 2 * p->skip;
+	if (i)
+		panel_row(kind, mr, nv, p, acc, 1, 1);
+	for (; i + 1 < p->rows; i += 2) {
 		panel_row(kind, mr, nv, p, acc, i, 0);
 		panel_row(kind, mr, nv, p, acc, i + 1, 1);
 		for (x = 0; x < lines; x++)

@@ -9,20 +9,48 @@
 
 #include "tile.h"
 
-/* Tokens of [pos, pos + KVA_TILE) that row @r of an item may see. */
-static uint32_t row_sees(const struct job *j, uint64_t first_sees, uint32_t r,
-			 uint64_t pos)
-{
-	uint64_t sees = first_sees + r / j->group;
+/* An item, in one of two passes: over the sinks, or over the window. */
+struct pass {
+	const struct job *j;
+	uint32_t rows;
+	int64_t first_sees;	/* negative before the first token */
+	int sinks;
+};
 
-	/* first_sees is negative for rows before the first token */
-	if ((int64_t)sees <= (int64_t)pos)
+/* The tokens that row @r sees in this pass. */
+static void row_span(const struct pass *p, uint32_t r, uint64_t *from,
+		     uint64_t *to)
+{
+	int64_t sees = p->first_sees + r / p->j->group;
+	uint64_t low;
+
+	if (sees < 0)
+		sees = 0;
+	low = kva_low(p->j->a, sees);
+	*from = p->sinks ? 0 : low;
+	*to = p->sinks ? kva_sinks(p->j->a, low) : (uint64_t)sees;
+}
+
+static uint32_t in_tile(uint64_t x, uint64_t pos)
+{
+	if (x <= pos)
 		return 0;
-	return sees - pos < KVA_TILE ? sees - pos : KVA_TILE;
+	return x - pos < KVA_TILE ? x - pos : KVA_TILE;
+}
+
+/* Which of them are in the tile at @pos: [*lo, result). */
+static uint32_t row_sees(const struct pass *p, uint32_t r, uint64_t pos,
+			 uint32_t *lo)
+{
+	uint64_t from, to;
+
+	row_span(p, r, &from, &to);
+	*lo = in_tile(from, pos);
+	return in_tile(to, pos);
 }
 
 /* Scores of all rows, to a whole register tile, for an expanded tile. */
-static void prefill_scores(const struct job *j, struct kva_scratch *x,
+static void prefill_scores(const struct job *j, const struct kva_scratch *x,
 			   uint32_t rows)
 {
 	uint32_t k_dim = j->a->kv->k_dim, col, r;
@@ -33,8 +61,8 @@ static void prefill_scores(const struct job *j, struct kva_scratch *x,
 				.a = x->q + (size_t)r * k_dim, .as = k_dim,
 				.m = x->k + col, .ms = KVA_K_STRIDE,
 				.rows = k_dim,
-				.c = x->s + (size_t)r * KVA_TILE + col,
-				.cs = KVA_TILE, .next = (char *)x->k,
+				.c = x->s + (size_t)r * KVA_S_STRIDE + col,
+				.cs = KVA_S_STRIDE, .next = (char *)x->k,
 			};
 
 			panels[PANEL_EXPANDED][NV / 2][MR - 1](&p);
@@ -42,43 +70,100 @@ static void prefill_scores(const struct job *j, struct kva_scratch *x,
 	}
 }
 
-/*
- * Values of an expanded tile. Rows of a register tile see different numbers
- * of tokens on the diagonal: first what all see, then each the rest.
- */
-static void prefill_values(const struct job *j, struct kva_scratch *x,
-			   uint32_t rows, uint64_t first_sees, uint64_t pos)
+/* Tokens [lo, hi) of the tile for one row of outputs. */
+static void one_row(const struct panel *tile, int nv, uint32_t i, uint32_t lo,
+		    uint32_t hi)
 {
-	uint32_t v_dim = j->a->kv->v_dim, col, r, i, all, n;
-	size_t vs = KVA_V_STRIDE(v_dim);
+	struct panel p = *tile;
+
+	if (lo >= hi)
+		return;
+	p.a += i * p.as + lo;
+	p.m = (const float *)p.m + lo * p.ms;
+	p.c += i * p.cs;
+	p.rows = hi - lo;
+	panels[PANEL_EXPANDED][nv / 2][0](&p);
+}
+
+/*
+ * A register tile of values. Its rows see different tokens at either end of
+ * a window: first each its own, then what all see, then each the rest.
+ */
+static void value_tile(const struct pass *pass, const struct panel *tile,
+		       int nv, uint32_t r, uint64_t pos)
+{
+	uint32_t n = pass->rows - r < MR ? pass->rows - r : MR, i, from, to, lo;
+	struct panel p = *tile;
+
+	to = row_sees(pass, r, pos, &lo);
+	row_sees(pass, r + n - 1, pos, &from);
+	if (from >= to)		/* nothing that all see */
+		from = to = KVA_TILE;
+	for (i = 0; i < n; i++) {
+		uint32_t hi = row_sees(pass, r + i, pos, &lo);
+
+		one_row(tile, nv, i, lo, hi < from ? hi : from);
+	}
+	if (from < to) {
+		p.a += from;
+		p.m = (const float *)p.m + from * p.ms;
+		p.rows = to - from;
+		panels[PANEL_EXPANDED][nv / 2][MR - 1](&p);
+	}
+	for (i = 0; i < n; i++) {
+		uint32_t hi = row_sees(pass, r + i, pos, &lo);
+
+		one_row(tile, nv, i, lo > to ? lo : to, hi);
+	}
+}
+
+/* Values of an expanded tile. */
+static void prefill_values(const struct pass *pass,
+			   const struct kva_scratch *x, uint64_t pos)
+{
+	uint32_t v_dim = pass->j->a->kv->v_dim, col, r;
 	int nv;
 
 	for (col = 0; col < v_dim; col += nv * VW) {
 		for (nv = NV; nv * VW > v_dim - col; nv /= 2)
 			;
-		for (r = 0; r < rows; r += MR) {
+		for (r = 0; r < pass->rows; r += MR) {
 			struct panel p = {
-				.a = x->s + (size_t)r * KVA_TILE,
-				.as = KVA_TILE,
-				.m = x->v + col, .ms = vs,
+				.a = x->s + (size_t)r * KVA_S_STRIDE,
+				.as = KVA_S_STRIDE, .m = x->v + col,
+				.ms = KVA_V_STRIDE(v_dim),
 				.c = x->o + (size_t)r * v_dim + col,
 				.cs = v_dim, .add = 1, .edge = VW,
 				.next = (char *)x->v,
 			};
 
-			all = row_sees(j, first_sees, r, pos);
-			p.rows = all;
-			panels[PANEL_EXPANDED][nv / 2][MR - 1](&p);
-			for (i = 0; i < MR && r + i < rows; i++) {
-				n = row_sees(j, first_sees, r + i, pos);
-				p.a = x->s + (size_t)(r + i) * KVA_TILE + all;
-				p.m = x->v + all * vs + col;
-				p.c = x->o + (size_t)(r + i) * v_dim + col;
-				p.rows = n - all;
-				if (p.rows)
-					panels[PANEL_EXPANDED][nv / 2][0](&p);
-			}
+			value_tile(pass, &p, nv, r, pos);
 		}
+	}
+}
+
+/* Everything that the rows of an item see in one pass, tile by tile. */
+static void prefill_pass(const struct pass *p, struct kva_scratch *x,
+			 uint32_t s, uint32_t head)
+{
+	const struct job *j = p->j;
+	uint64_t from, to, unused, pos;
+	uint32_t lo, hi, r;
+
+	row_span(p, 0, &from, &unused);
+	row_span(p, p->rows - 1, &unused, &to);
+	for (pos = from / KVA_TILE * KVA_TILE; pos < to; pos += KVA_TILE) {
+		lo = in_tile(from, pos);
+		/* vectors are loaded at multiples of 8 slots only */
+		expand(j, x, s, head, pos, j->direct ? lo & ~7u : lo,
+		       in_tile(to, pos));
+		prefill_scores(j, x, p->rows);
+		for (r = 0; r < p->rows; r++) {
+			hi = row_sees(p, r, pos, &lo);
+			if (lo < hi)
+				score_row(j, x, r, lo, hi);
+		}
+		prefill_values(p, x, pos);
 	}
 }
 
@@ -89,39 +174,24 @@ static void prefill_item(void *arg, size_t item, unsigned int thread)
 	const struct kva_view *v = a->kv;
 	const struct kva_tile *t = &j->tiles[item / v->kv_heads];
 	uint32_t head = item % v->kv_heads, end = a->row_ptr[t->seq + 1];
-	uint32_t tokens = end - t->row, rows, padded, r, n;
-	uint64_t len = kva_seq_len(v, t->seq), pos, first_sees, last_sees;
+	uint32_t tokens = end - t->row, padded, r;
+	struct pass p = { .j = j };
 	struct kva_scratch x;
 
 	if (tokens > kva_tile_tokens(a))
 		tokens = kva_tile_tokens(a);
-	rows = tokens * j->group;
-	padded = (rows + MR - 1) / MR * MR;
-	first_sees = len - (end - t->row) + 1;
-	last_sees = first_sees + tokens - 1;
-	if ((int64_t)last_sees < 0)
-		last_sees = 0;
+	p.rows = tokens * j->group;
+	padded = (p.rows + MR - 1) / MR * MR;
+	p.first_sees = kva_seq_len(v, t->seq) - (end - t->row) + 1;
 
 	kva_scratch_init(&x, &j->w, a, thread);
 	load_q(j, &x, t->row, head, tokens);
-	memset(x.q + (size_t)rows * v->k_dim, 0,
-	       sizeof(float) * (padded - rows) * v->k_dim);
+	memset(x.q + (size_t)p.rows * v->k_dim, 0,
+	       sizeof(float) * (padded - p.rows) * v->k_dim);
 	reset_rows(j, &x, padded);
-	for (pos = 0; pos < last_sees; pos += KVA_TILE) {
-		n = last_sees - pos < KVA_TILE ? last_sees - pos : KVA_TILE;
-		expand(j, &x, t->seq, head, pos, n);
-		prefill_scores(j, &x, rows);
-		for (r = 0; r < rows; r++) {
-			n = row_sees(j, first_sees, r, pos);
-			if (n)
-				softmax_row(x.s + (size_t)r * KVA_TILE, n,
-					    &x.m[r], &x.l[r],
-					    x.o + (size_t)r * v->v_dim,
-					    v->v_dim);
-		}
-		prefill_values(j, &x, rows, first_sees, pos);
-	}
-	for (r = 0; r < rows; r++)
+	for (p.sinks = 1; p.sinks >= 0; p.sinks--)
+		prefill_pass(&p, &x, t->seq, head);
+	for (r = 0; r < p.rows; r++)
 		finish_head(a, t->row + r / j->group,
 			    head * j->group + r % j->group,
 			    x.o + (size_t)r * v->v_dim, x.m[r], x.l[r]);
@@ -160,12 +230,13 @@ static int prefill(const struct kva_attn *a, struct kva_threads *t)
 	for (s = 0; s < v->nseq; s++) {
 		for (row = a->row_ptr[s]; row < a->row_ptr[s + 1]; row += step) {
 			uint32_t last = a->row_ptr[s + 1] - row;
-			uint64_t len = kva_seq_len(v, s);
+			uint64_t len = kva_seq_len(v, s), sees;
 
 			last = last < step ? 0 : last - step;
+			sees = len > last ? len - last : 0;
 			j.tiles[n++] = (struct kva_tile) {
 				.seq = s, .row = row,
-				.sees = len > last ? len - last : 0,
+				.sees = sees - kva_low(a, sees),
 			};
 		}
 	}

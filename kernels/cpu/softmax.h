@@ -12,6 +12,9 @@
 
 #include <math.h>
 
+#define LOG2E 1.4426950408889634074
+#define LN2 0.69314718055994530942
+
 /*
  * 2^x for x <= 0, to one or two units in the last place; 0 below -126.5. The
  * polynomial is minimax in relative error on [-0.5, 0.5]: 2.6e-9.
@@ -41,6 +44,35 @@ static inline float exp2_one(float x)
 	return out[0];
 }
 
+/*
+ * tanh, to some units in the last place: the Taylor series, 3e-9 off, where
+ * the quotient would cancel.
+ */
+static inline vf v_tanh(vf x)
+{
+	vf size = v_max(v_sub(v_set1(0), x), x), sq = v_mul(x, x), t, p;
+
+	t = v_exp2(v_mul(size, v_set1(-2 * LOG2E)));
+	t = v_div(v_sub(v_set1(1), t), v_add(v_set1(1), t));
+	t = v_less(x, v_set1(0), v_sub(v_set1(0), t), t);
+	p = v_set1(62.0f / 2835);
+	p = v_fma(p, sq, v_set1(-17.0f / 315));
+	p = v_fma(p, sq, v_set1(2.0f / 15));
+	p = v_fma(p, sq, v_set1(-1.0f / 3));
+	p = v_fma(v_mul(p, sq), x, x);
+	return v_less(size, v_set1(0.25f), p, t);
+}
+
+/* The first @n scores of a row, between -cap and cap. */
+static void cap_row(float *s, unsigned int n, float cap)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i += VW)
+		v_store(s + i, v_mul(v_tanh(v_div(v_load(s + i), v_set1(cap))),
+				     v_set1(cap)));
+}
+
 static void scale_row(float *o, size_t dim, float by)
 {
 	size_t d;
@@ -50,7 +82,7 @@ static void scale_row(float *o, size_t dim, float by)
 }
 
 /*
- * The first @n of a row's KVA_TILE scores become probabilities relative to
+ * The first @n scores of a row become probabilities relative to
  * the greatest score so far; the row's state follows.
  */
 static void softmax_row(float *s, unsigned int n, float *m, float *l,

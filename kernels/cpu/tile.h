@@ -14,9 +14,6 @@
 #include "panel.h"
 #include "softmax.h"
 
-#define LOG2E 1.4426950408889634074
-#define LN2 0.69314718055994530942
-
 /* What all items of a call share. */
 struct job {
 	const struct kva_attn *a;
@@ -54,8 +51,19 @@ static void finish_head(const struct kva_attn *a, size_t row, uint32_t qh,
 {
 	size_t dim = a->kv->v_dim, d;
 	float *out = a->o + row * a->o_stride + qh * dim;
-	float by = l == 0 ? 0 : 1 / l;
+	float by = 1;
 
+	if (a->sink_logits) {
+		float sink = a->sink_logits[qh] * (float)LOG2E;
+		float top = sink > m ? sink : m;
+
+		if (top > -INFINITY) {
+			by = exp2_one(m - top);
+			l = l * by + exp2_one(sink - top);
+			m = top;
+		}
+	}
+	by = l == 0 ? 0 : by / l;
 	for (d = 0; d < dim; d += VW)
 		v_store(out + d, v_mul(v_load(o + d), v_set1(by)));
 	if (a->lse)
@@ -93,6 +101,18 @@ static void reset_rows(const struct job *j, struct kva_scratch *x,
 	}
 }
 
+/* Scores [lo, hi) of row @r, all of the tile that it sees, to probabilities. */
+static void score_row(const struct job *j, struct kva_scratch *x, uint32_t r,
+		      uint32_t lo, uint32_t hi)
+{
+	float *s = x->s + (size_t)r * KVA_S_STRIDE + lo;
+	size_t dim = j->a->kv->v_dim;
+
+	if (j->a->softcap)
+		cap_row(s, hi - lo, j->a->softcap * (float)LOG2E);
+	softmax_row(s, hi - lo, &x->m[r], &x->l[r], x->o + r * dim, dim);
+}
+
 /* Tokens [slot, slot + n) of a K slab to columns [at, ...) of scratch. */
 static void expand_k(const struct job *j, const struct kva_scratch *x,
 		     const void *slab, uint32_t slot, uint32_t at, uint32_t n)
@@ -113,7 +133,7 @@ static void expand_k(const struct job *j, const struct kva_scratch *x,
 	}
 }
 
-/* The same for V, to rows of scratch. @slot is even. */
+/* The same for V, to rows of scratch. */
 static void expand_v(const struct job *j, const struct kva_scratch *x,
 		     const void *slab, uint32_t slot, uint32_t at, uint32_t n)
 {
@@ -132,7 +152,7 @@ static void expand_v(const struct job *j, const struct kva_scratch *x,
 	}
 }
 
-/* Any order and any page size, element by element. */
+/* Any order and any page size, row by row. */
 static void expand_slow(const struct job *j, const struct kva_scratch *x,
 			const void *page, uint32_t head, uint32_t slot,
 			uint32_t at, uint32_t n)
@@ -141,30 +161,35 @@ static void expand_slow(const struct job *j, const struct kva_scratch *x,
 	uint32_t t, d;
 
 	for (t = 0; t < n; t++) {
+		float *row = x->v + (at + t) * KVA_V_STRIDE(v->v_dim);
+
 		kva_rows_read(v, page, 0, head, slot + t, 1, x->row);
+		kva_row_decode(v->k_type, x->row, x->wide, v->k_dim);
 		for (d = 0; d < v->k_dim; d++)
-			x->k[d * KVA_K_STRIDE + at + t] =
-				kva_get(v->k_type, x->row, d);
+			x->k[d * KVA_K_STRIDE + at + t] = x->wide[d];
+		if (v->v_in_k) {
+			memcpy(row, x->wide, v->v_dim * sizeof(*row));
+			continue;
+		}
 		kva_rows_read(v, page, 1, head, slot + t, 1, x->row);
-		for (d = 0; d < v->v_dim; d++)
-			x->v[(at + t) * KVA_V_STRIDE(v->v_dim) + d] =
-				kva_get(v->v_type, x->row, d);
+		kva_row_decode(v->v_type, x->row, row, v->v_dim);
 	}
 }
 
-/* Tokens [pos, pos + n) of a sequence into scratch, n at most KVA_TILE. */
+/* Tokens [at, end) of the tile at @pos into their places in scratch. */
 static void expand(const struct job *j, const struct kva_scratch *x,
-		   uint32_t s, uint32_t head, uint64_t pos, uint32_t n)
+		   uint32_t s, uint32_t head, uint64_t pos, uint32_t at,
+		   uint32_t end)
 {
 	const struct kva_view *v = j->a->kv;
-	uint32_t at, run;
+	uint32_t run;
 
-	for (at = 0; at < n; at += run) {
+	for (; at < end; at += run) {
 		uint32_t slot = (pos + at) % v->page_tokens;
 		const char *page = kva_page(v, s, pos + at);
 
-		run = v->page_tokens - slot < n - at ?
-		      v->page_tokens - slot : n - at;
+		run = v->page_tokens - slot < end - at ?
+		      v->page_tokens - slot : end - at;
 		if (!j->direct) {
 			expand_slow(j, x, page, head, slot, at, run);
 			continue;

@@ -94,6 +94,17 @@ static inline vf v_max(vf a, vf b)
 	return _mm256_max_ps(a, b);
 }
 
+static inline vf v_div(vf a, vf b)
+{
+	return _mm256_div_ps(a, b);
+}
+
+static inline vf v_less(vf a, vf b, vf x, vf y)
+{
+	return _mm256_blendv_ps(y, x,
+				_mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+
 static inline vf v_fma(vf a, vf b, vf c)
 {
 	return _mm256_fmadd_ps(a, b, c);

@@ -101,6 +101,17 @@ static inline vf v_max(vf a, vf b)
 	return _mm512_max_ps(a, b);
 }
 
+static inline vf v_div(vf a, vf b)
+{
+	return _mm512_div_ps(a, b);
+}
+
+static inline vf v_less(vf a, vf b, vf x, vf y)
+{
+	return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ),
+				  x);
+}
+
 static inline vf v_fma(vf a, vf b, vf c)
 {
 	return _mm512_fmadd_ps(a, b, c);

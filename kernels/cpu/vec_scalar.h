@@ -81,6 +81,17 @@ static inline vf v_max(vf a, vf b)
 	return a > b ? a : b;
 }
 
+static inline vf v_div(vf a, vf b)
+{
+	return a / b;
+}
+
+/* @x where a < b, else @y. */
+static inline vf v_less(vf a, vf b, vf x, vf y)
+{
+	return a < b ? x : y;
+}
+
 /* a * b + c */
 static inline vf v_fma(vf a, vf b, vf c)
 {

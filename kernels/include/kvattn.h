@@ -75,13 +75,18 @@ enum kva_rope {
  * @k_type: enum kva_type of K
  * @v_type: enum kva_type of V
  * @order: enum kva_order
+ * @v_in_k: a V row is the first @v_dim elements of the K row (latent
+ *          attention), and there is no V part: the offset, stride and type of
+ *          V are not looked at. KVA_ROW only
  * @k_off: bytes from the start of a page to this layer's K part
  * @v_off: bytes from the start of a page to this layer's V part
  * @k_head_stride: bytes from one head's K slab to the next
  * @v_head_stride: bytes from one head's V slab to the next
  *
  * Lengths count the tokens that the current step appends. Everything is owned
- * by the caller and only read, the pages excepted.
+ * by the caller and only read, the pages excepted. Pages that hold nothing
+ * that a row sees (struct kva_attn.window) are never read: any page number,
+ * such as that of a null page, may stand in for them.
  */
 struct kva_view {
 	void *base;
@@ -97,6 +102,7 @@ struct kva_view {
 	uint8_t k_type;
 	uint8_t v_type;
 	uint8_t order;
+	uint8_t v_in_k;
 	uint64_t k_off;
 	uint64_t v_off;
 	uint64_t k_head_stride;
@@ -110,7 +116,7 @@ struct kva_view {
  *           tokens of sequence s, in order
  * @q: [rows][q_heads][k_dim] f32, rotated in place; or NULL
  * @k: [rows][kv_heads][k_dim] f32, before rotation
- * @v: [rows][kv_heads][v_dim] f32
+ * @v: [rows][kv_heads][v_dim] f32; not looked at if V is in K
  * @q_stride: elements from one row of @q to the next
  * @k_stride: elements from one row of @k to the next
  * @v_stride: elements from one row of @v to the next
@@ -151,12 +157,20 @@ struct kva_append {
  * @o_stride: elements from one row of @o to the next
  * @q_heads: query heads, a multiple of kv_heads
  * @scale: factor of the scores, usually 1 / sqrt(k_dim)
+ * @softcap: a score s becomes @softcap * tanh(s / @softcap); 0 for as it is
+ * @window: tokens that a row sees, its own included; 0 for all
+ * @sinks: first tokens of a sequence that every row after them sees, whatever
+ *         the window
+ * @sink_logits: [q_heads] a score each, of a token whose value is 0: a term of
+ *               the softmax's denominator and of @lse; or NULL. Of the parts
+ *               of a kva_merge, one has it
  * @split: decode: KV tokens in one piece, a multiple of 16; 0 for
  *         KVA_SPLIT_DEFAULT. Results depend on it, and on nothing else of how
  *         the work is divided
  * @ws: scratch of kva_workspace() bytes, 64-byte aligned
  *
- * A row that sees nothing gives 0 and an @lse of minus infinity.
+ * A row that sees nothing gives 0 and an @lse of minus infinity (with
+ * @sink_logits, that logit).
  */
 struct kva_attn {
 	const struct kva_view *kv;
@@ -168,6 +182,10 @@ struct kva_attn {
 	size_t o_stride;
 	uint32_t q_heads;
 	float scale;
+	float softcap;
+	uint32_t window;
+	uint32_t sinks;
+	const float *sink_logits;
 	uint32_t split;
 	void *ws;
 };
@@ -199,6 +217,79 @@ struct kva_merge {
 	float *out_lse;
 };
 
+/**
+ * struct kva_copy - the first slots of pages to other pages
+ * @kv: a view of the first layer; its sequence arrays are not looked at
+ * @layers: layers to copy; the others of a page are left as they are
+ * @layer_stride: bytes from one layer's parts to the next's
+ * @n: number of @pages
+ * @pages: page numbers and slots; no page is written that is read
+ *
+ * All heads, K and V. Slots past them are left as they are.
+ */
+struct kva_copy {
+	const struct kva_view *kv;
+	uint32_t layers;
+	uint64_t layer_stride;
+	uint32_t n;
+	const struct kva_copy_page {
+		uint32_t dst;
+		uint32_t src;
+		uint32_t slots;
+	} *pages;
+};
+
+/**
+ * struct kva_rows - rows of one page in canonical order, in or out
+ * @kv: a view of the first layer; its sequence arrays are not looked at
+ * @layers: layers to move
+ * @layer_stride: bytes from one layer's parts to the next's
+ * @page: page number
+ * @is_v: 0 for K, 1 for V
+ * @write: 0 from the page to @data, 1 from @data to the page
+ * @slot: first token slot
+ * @n: number of slots
+ * @data: kva_row_size() bytes each row
+ * @data_layer: bytes in @data from one layer to the next
+ * @data_head: bytes in @data from one head to the next
+ * @data_row: bytes in @data from one slot to the next
+ */
+struct kva_rows {
+	const struct kva_view *kv;
+	uint32_t layers;
+	uint64_t layer_stride;
+	uint32_t page;
+	uint8_t is_v;
+	uint8_t write;
+	uint32_t slot;
+	uint32_t n;
+	void *data;
+	size_t data_layer;
+	size_t data_head;
+	size_t data_row;
+};
+
+/**
+ * struct kva_shift - rotate stored K rows on, in place
+ * @kv: the pages, of this sequence alone where they are written
+ * @from: [nseq] first token to rotate
+ * @to: [nseq] token after the last
+ * @rope: KVA_ROPE_PAIR or KVA_ROPE_HALF, as they were appended
+ * @rot_dim: as they were appended
+ * @turn: [@rot_dim / 2][2] of kva_rope_turn(): by how many positions
+ *
+ * A row is read as its type says, rotated in double, rounded to f32 and stored
+ * as append stores it: every shift rounds once more.
+ */
+struct kva_shift {
+	const struct kva_view *kv;
+	const uint32_t *from;
+	const uint32_t *to;
+	uint32_t rope;
+	uint32_t rot_dim;
+	const double *turn;
+};
+
 struct kva_threads;
 
 /**
@@ -208,13 +299,17 @@ struct kva_threads;
  * @prefill: any number of rows a sequence, causal, over what was there before
  * @decode: exactly one row a sequence, or none; split over the KV tokens
  * @merge: partial results into one
+ * @copy: slots from pages to pages
+ * @rows: rows in and out of a page
+ * @shift: stored K rows to other positions
  *
  * All return 0, or -EINVAL for arguments that no kernel can serve. A NULL
  * threads runs in the calling thread. For one variant, types, page size and
  * split, each row's result is the same bits whatever else is in the batch and
- * however many threads there are; prefill also however a prompt is cut into
- * calls. Append rotates in double and rounds once to f32, then to the type:
- * all variants store the same bits.
+ * however many threads there are, and whether or not pages are there that it
+ * does not see; prefill also however a prompt is cut into calls. Append
+ * rotates in double and rounds once to f32, then to the type: all variants
+ * store the same bits.
  */
 struct kva_ops {
 	const char *name;
@@ -222,6 +317,9 @@ struct kva_ops {
 	int (*prefill)(const struct kva_attn *a, struct kva_threads *t);
 	int (*decode)(const struct kva_attn *a, struct kva_threads *t);
 	int (*merge)(const struct kva_merge *m);
+	int (*copy)(const struct kva_copy *c, struct kva_threads *t);
+	int (*rows)(const struct kva_rows *r, struct kva_threads *t);
+	int (*shift)(const struct kva_shift *s, struct kva_threads *t);
 };
 
 /* Instruction sets, each with those before it. */
@@ -293,6 +391,12 @@ void kva_rows_write(const struct kva_view *v, void *page, int is_v,
 void kva_rows_copy(const struct kva_view *v, void *dst, const void *src,
 		   uint32_t n);
 
+/* A row in canonical order, of @dim elements of a type, from and to floats. */
+void kva_row_decode(unsigned int type, const void *row, float *out,
+		    uint32_t dim);
+void kva_row_encode(unsigned int type, const float *in, void *row,
+		    uint32_t dim);
+
 /* Round to nearest even; NaN stays NaN. */
 float kva_f16_to_f32(uint16_t h);
 uint16_t kva_f32_to_f16(float f);
@@ -315,6 +419,18 @@ uint16_t kva_f32_to_bf16(float f);
 void kva_rope_table(float *table, uint32_t first, uint32_t npos,
 		    uint32_t rot_dim, double base, double scale,
 		    const float *factors);
+
+/**
+ * kva_rope_turn() - cosines and sines for struct kva_shift
+ * @turn: [@rot_dim / 2][2]
+ * @delta: positions to move by, to either side
+ * @rot_dim: even
+ * @base: as in kva_rope_table()
+ * @scale: as in kva_rope_table()
+ * @factors: as in kva_rope_table()
+ */
+void kva_rope_turn(double *turn, int64_t delta, uint32_t rot_dim, double base,
+		   double scale, const float *factors);
 
 /**
  * kva_threads_create() - a pool of threads, each pinned to one CPU

@@ -79,6 +79,11 @@ struct kit_shape {
 	uint32_t group;
 	uint32_t page_tokens;
 	uint32_t split;
+	uint32_t window;
+	uint32_t sinks;
+	float softcap;
+	bool sink_logits;
+	bool v_in_k;
 	uint32_t nseq;
 	uint32_t len[KIT_SEQS];
 	uint32_t rows[KIT_SEQS];
@@ -101,6 +106,7 @@ struct kit {
 	float *q;
 	float *o;
 	float *lse;
+	float *sink_logits;
 };
 
 static inline uint64_t kit_len(const struct kva_view *v, uint32_t s)
@@ -142,14 +148,17 @@ static inline void kit_fill(struct kit *k)
 	for (i = 0; i < s->nseq; i++)
 		for (pos = 0; pos < s->len[i]; pos++)
 			for (h = 0; h < s->kv_heads; h++)
-				for (is_v = 0; is_v <= 1; is_v++) {
+				for (is_v = 0; is_v <= !s->v_in_k; is_v++) {
 					for (d = 0; d < KVA_DIM_MAX; d++)
 						row[d] = kit_uniform();
 					kit_put(k, i, pos, is_v, h, row);
 				}
 }
 
-/* The pages of a batch, in random order, with holes between them. */
+/*
+ * The pages of a batch, in random order, with holes between them. Page 0 is
+ * never one of them.
+ */
 static inline void kit_pages(struct kit *k)
 {
 	const struct kit_shape *s = &k->shape;
@@ -173,6 +182,10 @@ static inline void kit_pages(struct kit *k)
 		k->indices[i] = k->indices[j];
 		k->indices[j] = t;
 	}
+	for (i = 0; k->indices[i]; i++)
+		;
+	k->indices[i] = k->indices[n];
+	k->indices[n] = 0;
 	v->page_tokens = s->page_tokens;
 	v->nseq = s->nseq;
 	v->indptr = k->indptr;
@@ -189,7 +202,7 @@ static inline void kit_view(struct kit *k)
 				  s->k_dim);
 	size_t vs = kva_slab_size(s->v_type, s->order, 1, s->page_tokens,
 				  s->v_dim);
-	size_t layer = s->kv_heads * (ks + vs);
+	size_t layer = s->kv_heads * (ks + (s->v_in_k ? 0 : vs));
 
 	v->kv_heads = s->kv_heads;
 	v->k_dim = s->k_dim;
@@ -197,6 +210,7 @@ static inline void kit_view(struct kit *k)
 	v->k_type = s->k_type;
 	v->v_type = s->v_type;
 	v->order = s->order;
+	v->v_in_k = s->v_in_k;
 	v->k_head_stride = ks;
 	v->v_head_stride = vs;
 	v->k_off = layer;
@@ -232,8 +246,34 @@ static inline void kit_init(struct kit *k, const struct kit_shape *s)
 		.lse = k->lse, .q_stride = (size_t)k->q_heads * s->k_dim,
 		.o_stride = (size_t)k->q_heads * s->v_dim,
 		.q_heads = k->q_heads, .scale = 1 / sqrtf(s->k_dim),
-		.split = s->split,
+		.split = s->split, .window = s->window, .sinks = s->sinks,
+		.softcap = s->softcap,
 	};
+	if (s->sink_logits)
+		k->attn.sink_logits = k->sink_logits = kit_floats(k->q_heads);
+}
+
+/*
+ * Let page 0, which holds nothing but NaN, stand in for all pages that no row
+ * of the batch sees. The number of pages dropped.
+ */
+static inline uint32_t kit_drop(struct kit *k)
+{
+	uint32_t P = k->shape.page_tokens, n = 0, s, i;
+
+	for (s = 0; s < k->shape.nseq; s++) {
+		uint32_t sees = k->shape.len[s] - k->shape.rows[s] + 1;
+
+		if (!k->shape.window || k->shape.rows[s] >= k->shape.len[s])
+			continue;
+		for (i = 0; (i + 1) * P + k->shape.window <= sees; i++) {
+			if (i * P < k->shape.sinks)
+				continue;
+			k->indices[k->indptr[s] + i] = 0;
+			n++;
+		}
+	}
+	return n;
 }
 
 static inline void kit_free(struct kit *k)
@@ -243,6 +283,7 @@ static inline void kit_free(struct kit *k)
 	free(k->q);
 	free(k->o);
 	free(k->lse);
+	free(k->sink_logits);
 }
 
 /* Run an operation of a variant into @o and @lse, with scratch of NaN. */

@@ -48,7 +48,8 @@ well()
 	chmod 4755 "$r/usr/bin/fusermount3"
 	echo 'Max locked memory         unlimited            unlimited            bytes' \
 		>"$r/proc/self/limits"
-	echo 'CapEff:	0000000000000000' >"$r/proc/self/status"
+	# CAP_SYS_ADMIN: root can mount.
+	echo 'CapEff:	0000000000200000' >"$r/proc/self/status"
 	echo 'always [madvise] never' \
 		>"$r/sys/kernel/mm/transparent_hugepage/enabled"
 	printf 'processor\t: 0\nflags\t\t: fpu sse2 fma avx f16c avx2 bmi2\n' \
@@ -221,6 +222,13 @@ fi
 
 with "FUSE absent" "rm '$r/dev/fuse'" \
 	0 fuse-absent note "there is no FUSE" "modprobe fuse"
+if [ "$(id -u)" -eq 0 ]; then
+	with "FUSE not permitted to root" \
+		"echo 'CapEff:	0000000000000000' >'$r/proc/self/status'" \
+		0 fuse-capability note "no CAP_SYS_ADMIN" "--cap-add SYS_ADMIN"
+else
+	skip "FUSE not permitted to root" "needs root"
+fi
 with "locked memory" \
 	"echo 'Max locked memory         65536                65536                bytes' >'$r/proc/self/limits'" \
 	0 memlock-low note "64 KiB may be locked, and the largest pool is 8 MiB" \
@@ -324,10 +332,26 @@ kill -s KILL "$broker_pid"
 wait "$broker_pid" 2>/dev/null
 broker_pid=
 check "a stale socket" broker_said_so broker-stale "nobody listens" \
-	"systemctl start kvcache-broker"
+	"systemctl restart kvcache-broker.socket"
 rm "$socket"
 check "no broker" broker_said_so broker-absent "no /run/kvcache/broker" \
 	"kvcache-broker --user"
+# With systemd in charge, and the units installed.
+mkdir -p "$r/run/systemd/system" "$r/usr/lib/systemd/system" \
+	"$r/etc/systemd/system/sockets.target.wants"
+check "no broker, and no unit of it" broker_said_so broker-absent \
+	"no /run/kvcache/broker" "kvcache-broker --user"
+unit=usr/lib/systemd/system/kvcache-broker.socket
+: >"$r/$unit"
+check "its unit is not enabled" broker_said_so broker-not-enabled \
+	"is not enabled" "systemctl enable --now kvcache-broker.socket"
+ln -s "/$unit" "$r/etc/systemd/system/sockets.target.wants/"
+check "its unit is enabled, and stopped" broker_said_so broker-stopped \
+	"although its unit is enabled" "systemctl start kvcache-broker.socket"
+rmdir "$r/run/systemd/system"
+check "units without systemd are of no use" broker_said_so broker-absent \
+	"no /run/kvcache/broker" "kvcache-broker --user"
+rm -r "$r/etc/systemd" "$r/usr/lib/systemd"
 : >"$socket"
 check "no socket" broker_said_so broker-no-socket "is no socket" "remove it"
 rm "$socket"

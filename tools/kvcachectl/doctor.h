@@ -60,6 +60,9 @@ char *text_of(const struct doctor *d, const char *fmt, ...);
 /* The path as it is without the root. */
 const char *shown(const struct doctor *d, const char *path);
 
+/* Has this process the capability of that number? */
+bool has_capability(const struct doctor *d, unsigned int cap);
+
 /* Beforehand: is the module loaded, does a broker serve? */
 void doctor_look(struct doctor *d);
 

@@ -36,11 +36,11 @@ static const char *line_of(const char *text, const char *begin)
 
 /* ---- locked memory -------------------------------------------------------- */
 
-static bool may_lock_all(const struct doctor *d)
+bool has_capability(const struct doctor *d, unsigned int cap)
 {
 	char *status = text_of(d, "/proc/self/status");
 	const char *caps = status ? line_of(status, "CapEff:") : NULL;
-	bool may = caps && strtoull(caps, NULL, 16) >> CAP_IPC_LOCK & 1;
+	bool may = caps && strtoull(caps, NULL, 16) >> cap & 1;
 
 	free(status);
 	return may;
@@ -57,7 +57,7 @@ void check_memlock(struct doctor *d)
 	if (!line)
 		found(d, LEVEL_NOTE, "memlock", "memlock-unknown",
 		      "mount /proc", "the limit cannot be read");
-	else if (may_lock_all(d))
+	else if (has_capability(d, CAP_IPC_LOCK))
 		found(d, LEVEL_OK, "memlock", "ok", NULL,
 		      "no limit binds this process (CAP_IPC_LOCK)");
 	else if (!strncmp(line + strspn(line, " "), "unlimited", 9) ||

@@ -19,7 +19,8 @@
 #include "doctor.h"
 #include "util.h"
 
-#define GROUPS 1024
+#define GROUPS		1024
+#define CAP_SYS_ADMIN	21
 
 /* ---- beforehand ----------------------------------------------------------- */
 
@@ -255,7 +256,7 @@ static void a_socket(struct doctor *d, const char *path, const struct stat *st,
 	if (fd == -ECONNREFUSED) {
 		found(d, LEVEL_WRONG, "broker", "broker-stale",
 		      users ? "start kvcache-broker --user, which replaces it" :
-		      "systemctl start kvcache-broker, or kvcache-broker, which replaces it",
+		      "systemctl restart kvcache-broker.socket, or kvcache-broker, which replaces it",
 		      "%s is left of a broker that has ended: nobody listens",
 		      shown(d, path));
 		return;
@@ -268,6 +269,50 @@ static void a_socket(struct doctor *d, const char *path, const struct stat *st,
 	if (fd >= 0)
 		close(fd);
 	try_open(d, "broker", path, "serves");
+}
+
+static bool there_is(const struct doctor *d, const char *dir, const char *name)
+{
+	char *path = below(d, "%s/%s", dir, name);
+	struct stat st;
+	bool is = !lstat(path, &st);
+
+	free(path);
+	return is;
+}
+
+/* There is no socket, neither the user's nor the system's: @path is that. */
+static void no_broker(struct doctor *d, const char *path)
+{
+	static const char *const units[] = {
+		"/etc/systemd/system", "/usr/local/lib/systemd/system",
+		"/usr/lib/systemd/system", "/lib/systemd/system",
+	};
+	static const char unit[] = "kvcache-broker.socket";
+	enum level level = d->loaded ? LEVEL_NOTE : LEVEL_WRONG;
+	bool installed = false;
+
+	/* Where systemd is not in charge its units are of no use. */
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		installed |= there_is(d, units[i], unit);
+	installed &= !d->named && there_is(d, "/run/systemd", "system");
+	if (d->loaded)
+		found(d, level, "broker", "broker-absent",
+		      "it is needed where the module is not",
+		      "does not run: no %s", path);
+	else if (!installed)
+		found(d, level, "broker", "broker-absent",
+		      "start kvcache-broker, or kvcache-broker --user; or load the module",
+		      "does not run: no %s", path);
+	else if (!there_is(d, "/etc/systemd/system/sockets.target.wants", unit))
+		found(d, level, "broker", "broker-not-enabled",
+		      "systemctl enable --now kvcache-broker.socket, or for you alone systemctl --user enable --now kvcache-broker.socket; or load the module",
+		      "does not run: no %s, and its unit is not enabled", path);
+	else
+		found(d, level, "broker", "broker-stopped",
+		      "systemctl start kvcache-broker.socket; systemctl status kvcache-broker says what went wrong",
+		      "does not run: no %s, although its unit is enabled",
+		      path);
 }
 
 void check_broker(struct doctor *d)
@@ -291,11 +336,7 @@ void check_broker(struct doctor *d)
 		      "have its folder opened, or start a broker of your own (kvcache-broker --user)",
 		      "%s cannot be looked at", shown(d, path[n - 1]));
 	else if (!there && !(d->named && !n))
-		found(d, d->loaded ? LEVEL_NOTE : LEVEL_WRONG, "broker",
-		      "broker-absent",
-		      d->loaded ? "it is needed where the module is not" :
-		      "systemctl start kvcache-broker, or kvcache-broker --user; or load the module",
-		      "does not run: no %s", shown(d, path[n - 1]));
+		no_broker(d, shown(d, path[n - 1]));
 	for (i = 0; i < n; i++)
 		free(path[i]);
 }
@@ -337,6 +378,10 @@ void check_fuse(struct doctor *d)
 		      "chmod 0666 /dev/fuse, as distributions have it; in a container let the device in",
 		      "/dev/fuse: %s: kvcachefs cannot be mounted",
 		      strerror(err));
+	else if (!geteuid() && !has_capability(d, CAP_SYS_ADMIN))
+		found(d, LEVEL_NOTE, "fuse", "fuse-capability",
+		      "let the container have it (--cap-add SYS_ADMIN), or mount outside and share the mount",
+		      "root has no CAP_SYS_ADMIN here: kvcachefs cannot be mounted");
 	else if (!geteuid())
 		found(d, LEVEL_OK, "fuse", "ok", NULL, "can be mounted");
 	else if (!has_helper(d, &st))

@@ -19,8 +19,9 @@ systemd-files = $(foreach f,$(wildcard $(addprefix $(unit-dir)/,\
 	$(foreach f,$(wildcard $(unit-dir)/user/*),$f:$(userunitdir)/$(notdir $f)) \
 	$(unit-dir)/kvcache.sysusers:$(sysusersdir)/kvcache.conf \
 	$(unit-dir)/kvcache.tmpfiles:$(tmpfilesdir)/kvcache.conf
-systemd-left-out = $(foreach t,$(no-tools),$(unit-dir)/$t.%) \
-	$(if $(filter kvcachefs,$(no-tools)),$(unit-dir)/%.mount:%)
+systemd-left-out = $(foreach t,$(filter-out $(tool-names),kvcache-broker \
+	kvcache-exporter),$(unit-dir)/$t.% $(unit-dir)/user/$t.%) \
+	$(if $(filter kvcachefs,$(tool-names)),,$(unit-dir)/run-kvcache-fs.%)
 
 install-systemd:
 	$(Q)for f in $(filter-out $(systemd-left-out),$(systemd-files)); do \

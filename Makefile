@@ -10,6 +10,8 @@
 #   make check-san   the tests again, under address and undefined sanitizers
 #   make check-tsan  the tests of threads, under the thread sanitizer
 #   make check-bench the goals of kvcache-bench
+#   make deb         Debian packages, into $(O)/deb
+#   make check-packages   tests of the packages, in a Debian of their own
 #   make bench       every measurement of the documentation, into $(O)/bench/
 #   make modules     the kernel module, for the kernel of KDIR
 #   make check-vm    tests of the module, in virtual machines
@@ -60,7 +62,7 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined \
 INC := -Ilib/include -Ikmod/include/uapi -Ikernels/include
 CFLAGS_ALL = $(CSTD) $(OPT) -g -fPIC -pthread -ffp-contract=off \
 	-D_GNU_SOURCE -DKVC_VERSION=\"$(VERSION)\" \
-	$(WARN) $(SANFLAGS) $(INC) $(CFLAGS)
+	$(WARN) $(SANFLAGS) $(INC) $(CPPFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(SANFLAGS) $(LDFLAGS)
 LDLIBS_LIB := -lnettle -lm
 LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
@@ -171,7 +173,7 @@ $(O)/tools/%.o $(O)/selftests/%.o: | $(O)/.have-tools
 
 $(lib-a): $(call objs,$(lib-src)) $(O)/.lib-src
 	$(call quiet,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $(filter %.o,$^)
 
 $(lib-so): $(call objs,$(lib-src)) $(O)/.lib-src lib/libkvcache.map
 	$(call quiet,LD,$@)
@@ -182,7 +184,7 @@ $(lib-so): $(call objs,$(lib-src)) $(O)/.lib-src lib/libkvcache.map
 
 $(common-a): $(call objs,$(common-src)) $(O)/.common-src
 	$(call quiet,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $(filter %.o,$^)
 
 define tool-rule
 $(O)/$1: $$(call objs,$$(call tool-src,$1)) $(common-a) $(lib-a)
@@ -198,7 +200,7 @@ folder = $(patsubst %/,%,$(dir $1))
 .SECONDEXPANSION:
 $(O)/selftests/%/helpers.a: $$(call objs,$$(call helper-src,selftests/$$*))
 	$(call quiet,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcsD $@ $^
 
 $(O)/selftests/%: $(O)/selftests/%.o \
 		$$(call helpers,$$(call folder,selftests/$$*)) \
@@ -266,6 +268,15 @@ check-tsan:
 check-bench:
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=bench run-suites
+
+# What the tests of packages are made of, they build themselves, as packages.
+check-packages:
+	$(Q)tools/setup/packages.sh packages
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=packages run-machines
+
+deb:
+	$(Q)tools/packaging/build.sh -o $(O)/deb
 
 bench: tools
 	$(Q)O=$(O) selftests/bench/all.sh
@@ -369,7 +380,8 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-scenarios check-admin check-bench bench run-suites run-machines \
+	check-scenarios check-admin check-bench check-packages deb bench \
+	run-suites run-machines \
 	run-thread-tests fuzz \
 	install uninstall clean FORCE
 .SECONDARY:

@@ -3,10 +3,11 @@
 # The kernel module in its place. Included by selftests/vm/vm.mk, which builds
 # it.
 #
-#   make modules_install  the module for the kernel of KDIR, the udev rule, what
-#                         loads it at boot, and the source for dkms, below
-#                         DESTDIR; the module below INSTALL_MOD_PATH if that is
-#                         another
+#   make modules_install  the module for the kernel of KDIR, below DESTDIR, or
+#                         below INSTALL_MOD_PATH if that is another; and what
+#                         dkms_install does
+#   make dkms_install     the udev rule, what loads it at boot, and the source
+#                         for dkms, below DESTDIR: no kernel's headers are needed
 #   make modules_sign     the built module, with KEY= and CERT= (PEM or DER)
 
 udevrulesdir ?= /usr/lib/udev/rules.d
@@ -18,14 +19,22 @@ dkms-files = $(filter-out %.mk %.rules %/dkms.conf,\
 
 # Not by the kernel's own rule: with headers' packages that says that it has no
 # key and no System.map, and leaves out depmod. A stage for a package needs none.
-modules_install: modules
+modules_install: modules dkms_install
 	$(Q)release=$$(modinfo -F vermagic $(KMOD)/kvcache.ko) && \
 		release=$${release%% *} && \
 		to=$(abspath $(INSTALL_MOD_PATH))/lib/modules/$$release && \
 		$(INSTALL) -D -m 644 $(KMOD)/kvcache.ko \
 			$$to/updates/kvcache.ko && \
 		{ [ ! -e $$to/modules.order ] || \
-			depmod -b /$(abspath $(INSTALL_MOD_PATH)) $$release; }
+			depmod -b /$(abspath $(INSTALL_MOD_PATH)) $$release; }; \
+		status=$$?; \
+		for other in $$to/updates/dkms/kvcache.ko* \
+				$$to/extra/kvcache.ko*; do \
+			[ ! -e $$other ] || printf '%s\n' \
+				"warning: $$other is there, too: remove one" >&2; \
+		done; exit $$status
+
+dkms_install:
 	$(Q)$(INSTALL) -D -m 644 kmod/60-kvcache.rules \
 		$(DESTDIR)$(udevrulesdir)/60-kvcache.rules
 	$(Q)$(INSTALL) -D -m 644 tools/systemd/kvcache.modules-load \
@@ -42,4 +51,4 @@ modules_sign: modules
 	$(Q)$(KDIR)/scripts/sign-file sha256 '$(KEY)' '$(CERT)' \
 		$(KMOD)/kvcache.ko
 
-.PHONY: modules_install modules_sign
+.PHONY: modules_install dkms_install modules_sign

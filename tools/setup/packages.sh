@@ -3,9 +3,10 @@
 #
 # Install the Debian packages of packages.txt that are missing.
 #
-#	packages.sh run|check
+#	packages.sh run|check|packages
 #
-# "run" takes those that building and "make run" need, "check" all of them.
+# "run" takes those that building and "make run" need, "check" those that "make
+# check" wants besides, "packages" all of them.
 # Nothing is touched where nothing is missing. Fails only where a package that
 # the build needs is missing and cannot be installed.
 set -u
@@ -14,7 +15,8 @@ dir=$(dirname "$0")
 case ${1:-} in
 run)	kinds='build run' ;;
 check)	kinds='build run check' ;;
-*)	echo "usage: $0 run|check" >&2; exit 2 ;;
+packages) kinds='build run check packages' ;;
+*)	echo "usage: $0 run|check|packages" >&2; exit 2 ;;
 esac
 
 installed()

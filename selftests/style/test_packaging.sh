@@ -94,7 +94,7 @@ for name in open(sys.argv[2]).read().splitlines():
         head = "".join(open(name, errors="replace").readlines()[:2])
     except (FileNotFoundError, IsADirectoryError):
         continue
-    said = re.search(r"SPDX-License-Identifier: (.*?)(?: \*/| -->)?$", head, re.M)
+    said = re.search(r'SPDX-License-Identifier: (.*?)(?: \*/| -->|",)?$', head, re.M)
     if not said:
         continue
     said = said.group(1).replace("WITH Linux-syscall-note",

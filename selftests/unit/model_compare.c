@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model_priv.h"
+#include "oracle_priv.h"
 
 static void compare_page(struct model *m, u32 pool, u32 index,
 			 const struct kvcache_page_info *in)
@@ -95,6 +96,85 @@ static void compare_pool(struct model *m, u32 pool)
 	POOL(hits, p->hits);
 	POOL(draining, p->draining);
 #undef POOL
+}
+
+static void same_counters(struct model *m, const char *name, const u64 *is,
+			  const u64 *should, u32 nr)
+{
+	char what[64];
+
+	for (u32 k = 0; k < nr; k++) {
+		snprintf(what, sizeof(what), "pool: %s[%u]", name, k);
+		SAME(m, what, is[k], should[k]);
+	}
+}
+
+static void compare_stat(struct model *m, u32 pool)
+{
+	const struct orc_pool *p = &m->o.pool[pool];
+	const struct kvcache_pool_get *should = &p->stat;
+	struct kvcache_pool_info info;
+	struct kvcache_pool_get in;
+	u64 unzeroed = 0;
+
+	for (u32 i = 1; i <= p->nr; i++)
+		unzeroed += p->page[i].state == KVCACHE_PAGE_RETIRING &&
+			    !p->page[i].stuck;
+	memset(&in, 0xcc, sizeof(in));
+	SAME(m, "kvl_pool_stat()", kvl_pool_stat(m->l, pool, &in), 0);
+	kvl_pool_info(m->l, pool, &info);
+	SAME(m, "pool: out_info", memcmp(&in.out_info, &info, sizeof(info)), 0);
+	SAME(m, "pool: out_seq", in.out_seq, kvl_seq(m->l));
+	SAME(m, "pool: out_unzeroed", in.out_unzeroed, unzeroed);
+	SAME(m, "pool: out_lost", in.out_lost, 0);
+#define COUNTERS(member)						\
+	same_counters(m, #member, (const u64 *)&in.member,		\
+		      (const u64 *)&should->member,			\
+		      sizeof(in.member) / sizeof(u64))
+	COUNTERS(out_frees);
+	COUNTERS(out_publishes);
+	COUNTERS(out_dedups);
+	COUNTERS(out_expired);
+	COUNTERS(out_revokes);
+	COUNTERS(out_volatile);
+	COUNTERS(out_reclaims);
+	COUNTERS(out_refusals);
+	COUNTERS(out_waits);
+	COUNTERS(out_wait_ns);
+	COUNTERS(out_wait_times);
+#undef COUNTERS
+}
+
+/* All grants in order, and those of one tenant. */
+static void compare_grants(struct model *m, u32 only)
+{
+	struct kvcache_grant_info in;
+	u32 start = 0;
+
+	for (u32 to = 1; to < ORC_TENANTS; to++)
+		for (u32 from = 1; from < ORC_TENANTS; from++) {
+			const struct orc_grant *g = &m->o.tenant[to].from[from];
+			u64 held;
+
+			/* There was none, or it is of others. */
+			if (!g->order || (only && to != only && from != only))
+				continue;
+			held = orc_held(&m->o, from, to);
+			if (!g->rights && !held)
+				continue;
+			SAME(m, "kvl_grant_info()",
+			     kvl_grant_info(m->l, only, start, &in), 0);
+			if (m->failed)
+				return;
+			SAME(m, "grant: from", in.from, from);
+			SAME(m, "grant: to", in.to, to);
+			SAME(m, "grant: rights", in.rights, g->rights);
+			SAME(m, "grant: max_held", in.max_held, g->max_held);
+			SAME(m, "grant: held", in.held, held);
+			start = (to << 16 | from) + 1;
+		}
+	SAME(m, "kvl_grant_info() at the end",
+	     kvl_grant_info(m->l, only, start, &in), -ENOENT);
 }
 
 static void compare_tenant(struct model *m, u32 pool, u32 tenant)
@@ -215,7 +295,12 @@ void model_compare(struct model *m)
 				compare_client(m, k, c);
 		if (!m->failed)
 			compare_pool(m, k);
+		if (!m->failed)
+			compare_stat(m, k);
 	}
+	/* All grants, or those of a tenant, in turn. */
+	if (!m->failed)
+		compare_grants(m, m->o.count % ORC_TENANTS);
 	next = max_t(u64, orc_next_tick(&m->o), m->o.now);
 	if (!m->failed && kvl_next_tick(m->l) > next)
 		model_fail(m, "kvl_next_tick() is %llu, later than %llu",

@@ -315,6 +315,10 @@ int orc_publish(struct oracle *o, u32 client, struct kvcache_publish *arg,
 						      KVCACHE_COPIED;
 		}
 		e->out_handle = orc_handle(o, arg->pool, use);
+		if (e->out_result == KVCACHE_DEDUPLICATED)
+			o->pool[arg->pool].stat.out_dedups++;
+		else
+			o->pool[arg->pool].stat.out_publishes++;
 		if (use != orig)
 			orc_leave(o, arg->pool, orig);
 	}

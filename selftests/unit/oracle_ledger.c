@@ -242,11 +242,13 @@ u32 orc_expired(const struct oracle *o, u32 pool)
 	return first_of(o, pool, 0, EXPIRED);
 }
 
-static void reclaim(struct oracle *o, u32 pool, u32 index)
+static void reclaim(struct oracle *o, u32 pool, u32 index, u32 cause)
 {
 	struct orc_pool *p = &o->pool[pool];
 
 	p->reclaims++;
+	p->stat.out_reclaims[cause]++;
+	p->stat.out_volatile += p->page[index].is_volatile;
 	p->lim[p->page[index].tenant].reclaims++;
 	orc_take(o, pool, index);
 }
@@ -256,28 +258,25 @@ bool orc_reclaim_own(struct oracle *o, u32 pool, u32 tenant)
 	u32 i = first_of(o, pool, tenant, ALL);
 
 	if (i)
-		reclaim(o, pool, i);
+		reclaim(o, pool, i, KVCACHE_RECLAIM_OWN);
 	return i != 0;
 }
 
 static void make_room(struct oracle *o, u32 pool, u32 tenant, u32 nr)
 {
-	u32 i;
+	static const enum pass passes[] = { EXPIRED, OPEN, ABOVE_MIN, ALL };
+	u32 i, k;
 
 	while (orc_live(o, pool, tenant) + nr > o->pool[pool].lim[tenant].max &&
 	       orc_reclaim_own(o, pool, tenant))
 		;
 	while (orc_unclaimed(o, pool) < nr) {
-		i = first_of(o, pool, 0, EXPIRED);
-		if (!i)
-			i = first_of(o, pool, 0, OPEN);
-		if (!i)
-			i = first_of(o, pool, 0, ABOVE_MIN);
-		if (!i)
-			i = first_of(o, pool, tenant, ALL);
+		for (k = 0, i = 0; !i && k < 4; k++)
+			i = first_of(o, pool, passes[k] == ALL ? tenant : 0,
+				     passes[k]);
 		if (!i)
 			return;
-		reclaim(o, pool, i);
+		reclaim(o, pool, i, KVCACHE_RECLAIM_EXPIRED + k - 1);
 	}
 }
 
@@ -330,6 +329,7 @@ static void queue_up(struct oracle *o, struct orc_request *r,
 
 void orc_finish(struct oracle *o, struct orc_request *r, int status)
 {
+	orc_waited(o, r, status);
 	r->queue = ORC_NONE;
 	r->status = status;
 	o->done[o->nr_done++] = r - o->req;
@@ -615,9 +615,11 @@ int orc_alloc(struct oracle *o, u32 client, u32 req, bool wait, u64 now)
 	} else if (wait && r->status == -ENOSPC) {
 		queue_up(o, r, ORC_POOL);
 	} else {
+		orc_refused(o, r->pool, r->status);
 		return r->status;
 	}
 	r->status = KVL_WAITING;
+	r->since = o->now;
 	orc_serve(o, r->pool);
 	return r->status;
 }
@@ -629,6 +631,7 @@ int orc_cancel(struct oracle *o, u32 req, int err, u64 now)
 	if (r->queue == ORC_NONE)
 		return r->status;
 	orc_call(o, r->pool, now);
+	orc_waited(o, r, err);
 	r->queue = ORC_NONE;
 	r->status = err;
 	orc_serve(o, r->pool);

@@ -62,6 +62,7 @@ struct orc_pool {
 	u64 now;
 	u64 wanted;		/* pages that were last said to be missing */
 	u64 allocs, reclaims, lookups, hits;
+	struct kvcache_pool_get stat;	/* what only grows */
 	struct orc_page page[ORC_PAGES];
 	struct orc_limits lim[ORC_TENANTS];
 };
@@ -98,6 +99,7 @@ struct orc_request {
 	s64 order;		/* in its queue */
 	u32 client, tenant, pool, nr;
 	bool nowait;
+	u64 since;		/* when it began to wait */
 	int status;
 	u64 missing;
 	u64 pages[KVCACHE_MAX_PAGES];

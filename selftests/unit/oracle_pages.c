@@ -67,6 +67,7 @@ void orc_release(struct oracle *o, u32 pool, u32 index)
 	memset(g, 0, sizeof(*g));
 	g->gen = gen;
 	g->freed = ++o->count;
+	o->pool[pool].stat.out_frees++;
 }
 
 static void retire(struct oracle *o, u32 pool, u32 index)

@@ -38,6 +38,13 @@ void orc_keep_limit(struct oracle *o, u32 pool, u32 tenant);
 u32 orc_fit(struct oracle *o, u32 pool, u32 tenant, u32 budget);
 void orc_finish(struct oracle *o, struct orc_request *r, int status);
 
+/* ---- oracle_stat.c --------------------------------------------------- */
+
+/* A request fails at once with @status. */
+void orc_refused(struct oracle *o, u32 pool, int status);
+/* One that waited ends with @status. */
+void orc_waited(struct oracle *o, const struct orc_request *r, int status);
+
 /* ---- oracle_pages.c -------------------------------------------------- */
 
 u64 orc_handle(const struct oracle *o, u32 pool, u32 index);

@@ -227,6 +227,7 @@ static void revoke(struct oracle *o, u32 pool, u32 index)
 	};
 
 	o->pool[pool].lim[g->tenant].revokes++;
+	o->pool[pool].stat.out_revokes++;
 	orc_post(o, g->tenant, &ev);
 	for (u32 c = 1; c < ORC_CLIENTS; c++)
 		if (orc_refs(g, c) && o->client[c].tenant != g->tenant)
@@ -279,6 +280,7 @@ u32 orc_tick(struct oracle *o, u64 now, u32 budget)
 		orc_call(o, k, now);
 		while (done < budget && (i = orc_expired(o, k))) {
 			orc_take(o, k, i);
+			o->pool[k].stat.out_expired++;
 			done++;
 		}
 		for (u32 t = 0; done < budget && (t = next_tenant(o, t)); )

@@ -71,10 +71,75 @@ POOL_FILE(retiring, "%llu", i.nr_retiring * i.page_size);
 POOL_FILE(waiters, "%llu", i.waiters);
 POOL_FILE(draining, "%u", i.draining);
 
+/* "NAME VALUE" lines. @buf is a page. */
+static ssize_t emit_stat(char *buf, const struct kvcache_pool_get *s)
+{
+	const struct {
+		const char *name;
+		u64 value;
+	} lines[] = {
+		{ "unzeroed", s->out_unzeroed },
+		{ "lost", s->out_lost },
+		{ "allocs", s->out_info.allocs },
+		{ "frees", s->out_frees },
+		{ "lookups", s->out_info.lookups },
+		{ "hits", s->out_info.hits },
+		{ "publishes", s->out_publishes },
+		{ "dedups", s->out_dedups },
+		{ "expired", s->out_expired },
+		{ "revokes", s->out_revokes },
+		{ "reclaims_volatile", s->out_volatile },
+		{ "reclaims_own", s->out_reclaims[KVCACHE_RECLAIM_OWN] },
+		{ "reclaims_expired",
+		  s->out_reclaims[KVCACHE_RECLAIM_EXPIRED] },
+		{ "reclaims_low", s->out_reclaims[KVCACHE_RECLAIM_LOW] },
+		{ "reclaims_min", s->out_reclaims[KVCACHE_RECLAIM_MIN] },
+		{ "reclaims_last", s->out_reclaims[KVCACHE_RECLAIM_LAST] },
+		{ "refused_edquot", s->out_refusals[KVCACHE_REFUSED_EDQUOT] },
+		{ "refused_enospc", s->out_refusals[KVCACHE_REFUSED_ENOSPC] },
+		{ "refused_e2big", s->out_refusals[KVCACHE_REFUSED_E2BIG] },
+		{ "refused_eshutdown",
+		  s->out_refusals[KVCACHE_REFUSED_ESHUTDOWN] },
+		{ "waits_granted", s->out_waits[KVCACHE_WAIT_GRANTED] },
+		{ "waits_timed_out", s->out_waits[KVCACHE_WAIT_TIMED_OUT] },
+		{ "waits_refused", s->out_waits[KVCACHE_WAIT_REFUSED] },
+		{ "waits_ended", s->out_waits[KVCACHE_WAIT_ENDED] },
+		{ "wait_ns", s->out_wait_ns },
+	};
+	const u32 last = KVCACHE_WAIT_BUCKETS - 1;
+	int at = 0;
+	u32 k;
+
+	for (k = 0; k < ARRAY_SIZE(lines); k++)
+		at += sysfs_emit_at(buf, at, "%s %llu\n", lines[k].name,
+				    lines[k].value);
+	for (k = 0; k < last; k++)
+		at += sysfs_emit_at(buf, at, "wait_below_%lluus %llu\n",
+				    1ULL << 2 * k, s->out_wait_times[k]);
+	return at + sysfs_emit_at(buf, at, "wait_longer %llu\n",
+				  s->out_wait_times[last]);
+}
+
+/* Root alone: KVCACHE_POOL_GET is privileged, too. */
+static ssize_t stat_show(struct kobject *kobj, struct kobj_attribute *attr,
+			 char *buf)
+{
+	struct kvcache_pool_get s;
+	int err;
+
+	mutex_lock(&kvcache.lock);
+	err = kvl_pool_stat(kvcache.ledger, to_folder(kobj)->id, &s);
+	mutex_unlock(&kvcache.lock);
+	return err ? -ENODEV : emit_stat(buf, &s);
+}
+
+static struct kobj_attribute stat_attr = __ATTR(stat, 0400, stat_show, NULL);
+
 static struct attribute *pool_attrs[] = {
 	&page_size_attr.attr, &size_attr.attr, &free_attr.attr,
 	&private_attr.attr, &shared_attr.attr, &cached_attr.attr,
-	&retiring_attr.attr, &waiters_attr.attr, &draining_attr.attr, NULL,
+	&retiring_attr.attr, &waiters_attr.attr, &draining_attr.attr,
+	&stat_attr.attr, NULL,
 };
 ATTRIBUTE_GROUPS(pool);
 

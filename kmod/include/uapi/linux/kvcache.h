@@ -918,8 +918,8 @@ struct kvcache_grant_info {
  * struct kvcache_grant_get - list grants (KVCACHE_GRANT_GET)
  * @size: sizeof(struct kvcache_grant_get)
  * @flags: zero
- * @start: lowest grant wanted, as ``to << 16 | from``; 0 for the first
  * @__reserved: zero
+ * @start: lowest grant wanted, as ``to << 16 | from``; 0 for the first
  * @out_seq: the ledger's sequence number of this reply
  * @out_nr: entries in use
  * @out_next: @start for the next call, 0 at the end
@@ -931,8 +931,8 @@ struct kvcache_grant_info {
 struct kvcache_grant_get {
 	__u32 size;
 	__u32 flags;
-	__u32 start;
 	__u32 __reserved;
+	__u32 start;
 	__aligned_u64 out_seq;
 	__u32 out_nr;
 	__u32 out_next;

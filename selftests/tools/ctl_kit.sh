@@ -194,8 +194,46 @@ grants()
 	has tenant grant a b --rights lookup,publish --hold 8 = \
 		'"lookup":true' '"publish":true' '"max_held_pages":8' &&
 		has tenant ls = '"grants":1' && unchanged grant_refusals &&
-		has tenant grant a b --rights none = '"lookup":false' || return
+		lists_grants &&
+		has tenant grant a b --rights none = '"lookup":false' &&
+		has tenant grants = '"grants":[]' || return
 	! has tenant ls = '"grants":1'
+}
+# The one of a to b: among all, as given, and as got.
+lists_grants()
+{
+	for of in "" a b; do
+		# shellcheck disable=SC2086 # or none
+		has tenant grants $of = '"tenant":"a"' '"to":"b"' \
+			'"lookup":true' '"publish":true' \
+			'"max_held_pages":8' '"held_pages":0' || return
+		[ "$(grep -o '"to":' "$tmp/json" | wc -l)" -eq 1 ] || return
+		# shellcheck disable=SC2086
+		"$ctl" tenant grants $of >"$tmp/said" &&
+			grep -q '^a  *b  *lookup,publish  *8  *0$' "$tmp/said" ||
+			return
+	done
+	refuses 1 'tenant "c"' "tenant ls" tenant grants c
+}
+# What KVCACHE_POOL_GET says of itself.
+counters()
+{
+	has pool show main = '"counters":{' '"unzeroed":0' '"lost":0' &&
+		"$ctl" pool show main >"$tmp/said" || return
+	# The JSON's names and numbers, and the table's.
+	sed 's/.*"counters":{\([^}]*\)}.*/\1/; s/[",]/\n/g; s/://g' "$tmp/json" |
+		sed '/^$/d' | paste - - | tr '\t' ' ' | sort >"$tmp/a"
+	sed 1d "$tmp/said" | tr -s ' ' | sort >"$tmp/b"
+	diff "$tmp/a" "$tmp/b" && awk -v all="$(value reclaims)" \
+		-v pages="$(value pages)" -v free="$(value free_pages)" '
+		{ n[$1] = $2 }
+		/^waits_/ { ended += $2 }
+		/^wait_(below|longer)/ { timed += $2; buckets++ }
+		/^reclaims_/ && !/volatile/ { reclaims += $2 }
+		END { exit !(n["allocs"] - n["frees"] == pages - free &&
+			     ended == timed && buckets == 15 &&
+			     reclaims == all && NR == 40) }' "$tmp/b" &&
+		refuses 1 'pool "x"' "name one of main" pool show x
 }
 grant_refusals()
 {
@@ -381,6 +419,7 @@ ctl_tests()
 	check "limits of less than a page" unchanged less_than_a_page
 	check "a change changes what is given" only_what_is_given
 	check "grants" grants
+	check "counters" counters
 	[ -n "${few:-}" ] ||
 		check "more tenants than a reply has" many_tenants
 	if [ -x "$run" ]; then
@@ -395,6 +434,7 @@ ctl_tests()
 		[ -n "${few:-}" ] || check "events until interrupted" \
 			events_until_interrupted
 		check "what was cached is given up" cached_and_flushed
+		check "counters after that" counters
 	else
 		skip "a client and its pages" "no $run"
 	fi

@@ -31,7 +31,7 @@ command_line()
 {
 	says 2 "no command: give one of info, pool, tenant" "footprint" &&
 		says 2 "bogus is no command" "info, pool" bogus &&
-		says 2 "tenant what?" "ls, create, set, rm, grant, flush" tenant &&
+		says 2 "tenant what?" "ls, create, set, rm, grant, grants, flush" tenant &&
 		says 2 "tenant bogus" "ls, create" tenant bogus &&
 		says 2 "--bogus: no option of tenant ls" "--help" \
 			tenant ls --bogus &&

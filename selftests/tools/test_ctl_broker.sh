@@ -37,6 +37,7 @@ user()
 may_not_administer()
 {
 	user "only root and the broker's own user" "run as" tenant create x &&
+		user "only root and the broker's" "run as" pool show main &&
 		user "only root and the broker's" "run as" \
 			tenant set a --max 1M &&
 		user "only root and the broker's" "run as" tenant rm a &&

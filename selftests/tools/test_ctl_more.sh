@@ -203,7 +203,7 @@ completion()
 	"$ctl" completion bash >"$tmp/completion" &&
 		bash -n "$tmp/completion" &&
 		completes ten = tenant && completes limit- = limit-percent &&
-		completes tenant '' = ls create set rm grant flush &&
+		completes tenant '' = ls create set rm grant grants flush &&
 		completes tenant set --m = --min --max --mode &&
 		completes tenant set a --trust '' = yes no &&
 		completes page ls --state ret = retiring &&

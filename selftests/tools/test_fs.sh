@@ -141,7 +141,7 @@ values()
 		is tenants/red/low "scenario 1048576" &&
 		is tenants/red/min "scenario 0" &&
 		is tenants/red/ttl 1500ms && is tenants/red/owner "0:0 0400" &&
-		is tenants/red/grants 0 && is tenants/red/events \
+		is tenants/red/grants '' && is tenants/red/events \
 			"scenario max=0 reclaim=0 revoke=0"
 }
 # What is read is what can be written.
@@ -171,6 +171,21 @@ tenants()
 		fails "No such file" rmdir "$mnt/tenants/blue" &&
 		ctl tenant create blue && is tenants/blue/owner "0:0 0400" &&
 		ctl tenant rm blue && fails "No such file" ls "$mnt/tenants/blue"
+}
+# One moment: its lines are those of kvcachectl.
+grants()
+{
+	ctl tenant create blue && ctl tenant create green &&
+		ctl tenant grant red green --rights lookup --hold 5 &&
+		ctl tenant grant red blue --rights lookup,publish &&
+		ctl tenant grant blue red --rights publish &&
+		is tenants/red/grants "blue lookup,publish max 0
+green lookup 5 0" && is tenants/blue/grants "red publish max 0" &&
+		is tenants/green/grants '' &&
+		ctl tenant grant red blue --rights none &&
+		is tenants/red/grants "green lookup 5 0" &&
+		ctl tenant rm green && is tenants/red/grants '' &&
+		ctl tenant rm blue
 }
 owners()
 {
@@ -212,6 +227,7 @@ else
 fi
 check "limits that are written" limits
 check "tenants that are made and removed" tenants
+check "what is granted" grants
 check "owners and modes" owners
 
 # ---- what is refused -------------------------------------------------------

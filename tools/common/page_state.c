@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* page_state.c - states of pages in words. */
+/* page_state.c - states of pages and rights of grants in words. */
 #include <kvcache/uapi.h>
 
 #include "page_state.h"
@@ -18,4 +18,13 @@ _Static_assert(sizeof(states) / sizeof(states[0]) == NR_STATES, "names");
 const char *state_name(unsigned int state)
 {
 	return state < NR_STATES ? states[state] : "unknown";
+}
+
+const char *rights_name(unsigned int rights)
+{
+	static const char *const names[] = {
+		"none", "lookup", "publish", "lookup,publish",
+	};
+
+	return names[rights & (KVCACHE_GRANT_LOOKUP | KVCACHE_GRANT_PUBLISH)];
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * records.c - lists of tenants, clients and pages.
+ * records.c - lists of tenants, clients, pages and grants.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "records.h"
 
-/* What the three replies begin with. */
+/* What the replies begin with; grants are of no pool. */
 struct head {
 	__u32 size;
 	__u32 flags;
@@ -29,12 +29,14 @@ struct head {
 SAME_HEAD(kvcache_tenant_get);
 SAME_HEAD(kvcache_client_get);
 SAME_HEAD(kvcache_page_get);
+SAME_HEAD(kvcache_grant_get);
 
 union reply {
 	struct head head;
 	struct kvcache_tenant_get tenants;
 	struct kvcache_client_get clients;
 	struct kvcache_page_get pages;
+	struct kvcache_grant_get grants;
 };
 
 static size_t record_size(unsigned int nr)
@@ -44,6 +46,8 @@ static size_t record_size(unsigned int nr)
 		return sizeof(struct kvcache_tenant_info);
 	case KVCACHE_NR_CLIENT_GET:
 		return sizeof(struct kvcache_client_info);
+	case KVCACHE_NR_GRANT_GET:
+		return sizeof(struct kvcache_grant_info);
 	}
 	return sizeof(struct kvcache_page_info);
 }

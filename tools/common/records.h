@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * records.h - lists of tenants, clients and pages: replies until the end, and the
- * sequence numbers that say whether they are of one moment.
+ * records.h - lists of tenants, clients, pages and grants: replies until the end,
+ * and the sequence numbers that say whether they are of one moment.
  */
 #ifndef RECORDS_H
 #define RECORDS_H
@@ -31,8 +31,8 @@ struct records {
  * records_read() - all of them
  * @call: asks
  * @arg: for @call
- * @nr: KVCACHE_NR_TENANT_GET, _CLIENT_GET or _PAGE_GET
- * @pool: the pool
+ * @nr: KVCACHE_NR_TENANT_GET, _CLIENT_GET, _PAGE_GET or _GRANT_GET
+ * @pool: the pool; 0 with KVCACHE_NR_GRANT_GET
  * @out: written; free(@out->v) in any case
  *
  * Return: 0; what @call returned; -EPROTO the list goes backwards, so that it

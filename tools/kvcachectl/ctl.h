@@ -179,6 +179,8 @@ const struct kvcache_pool_info *ctl_pool_named(struct ctl *c, const char *name);
 int list_tenants(struct ctl *c, uint32_t pool, struct records *out);
 int list_clients(struct ctl *c, uint32_t pool, struct records *out);
 int list_pages(struct ctl *c, uint32_t pool, struct records *out);
+/* Of all tenants that the caller may see. */
+int list_grants(struct ctl *c, struct records *out);
 
 /* A tenant's record by its name; 0, or -1 after a complaint. */
 int find_tenant(struct ctl *c, const char *name, uint32_t pool,
@@ -209,6 +211,7 @@ int ctl_pools_end(int ret, struct table *t, json_t *json);
 
 int cmd_info(struct ctl *c);
 int cmd_pool_ls(struct ctl *c);
+int cmd_pool_show(struct ctl *c);
 int cmd_pool_create(struct ctl *c);
 int cmd_pool_set(struct ctl *c);
 int cmd_pool_drain(struct ctl *c);
@@ -218,6 +221,7 @@ int cmd_tenant_create(struct ctl *c);
 int cmd_tenant_set(struct ctl *c);
 int cmd_tenant_rm(struct ctl *c);
 int cmd_tenant_grant(struct ctl *c);
+int cmd_tenant_grants(struct ctl *c);
 int cmd_tenant_flush(struct ctl *c);
 int cmd_ps(struct ctl *c);
 int cmd_page_ls(struct ctl *c);

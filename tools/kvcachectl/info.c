@@ -3,11 +3,13 @@
  * info.c - the backend, and its pools.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ctl.h"
 #include "json_out.h"
+#include "pool_stat.h"
 #include "table.h"
 #include "util.h"
 
@@ -105,6 +107,66 @@ int cmd_pool_ls(struct ctl *c)
 	print_pools(&c->query);
 	return 0;
 }
+
+/* ---- one pool's counters ------------------------------------------------ */
+
+static json_t *json_counters(const struct kvcache_pool_get *s)
+{
+	json_t *o = json_object();
+	const char *name;
+	uint64_t value;
+	size_t i;
+
+	for (i = 0; (name = pool_stat(s, i, &value)); i++)
+		json_object_set_new(o, name, json_integer(value));
+	return o;
+}
+
+static void print_counters(const struct kvcache_pool_get *s)
+{
+	struct table t = { 0 };
+	const char *name;
+	uint64_t value;
+	size_t i;
+
+	table_columns(&t, "COUNTER", ">VALUE", NULL);
+	for (i = 0; (name = pool_stat(s, i, &value)); i++) {
+		table_cell(&t, "%s", name);
+		table_cell(&t, "%" PRIu64, value);
+	}
+	table_print(&t, stdout);
+	table_free(&t);
+}
+
+int cmd_pool_show(struct ctl *c)
+{
+	static const struct ctl_remedy remedies[] = {
+		{ -ENOTTY, "it is of an older release, which counts less: kvcachectl pool ls" },
+		{ 0, NULL }
+	};
+	const struct kvcache_pool_info *p;
+	struct kvcache_pool_get s = { .flags = 0 };
+	int err;
+
+	if (args_name("pool", c->arg[0]))
+		return CTL_USAGE;
+	p = ctl_admin(c) ? NULL : ctl_pool_named(c, c->arg[0]);
+	if (!p)
+		return -1;
+	s.pool = p->id;
+	err = kvc_call(c->kvc, KVCACHE_NR_POOL_GET, &s);
+	if (err)
+		return ctl_refused(c, err, remedies, "pool %s", p->name);
+	if (c->value[OPT_JSON])
+		return json_print(json_pack("{s:I, s:o, s:o}", "seq",
+					    (json_int_t)s.out_seq, "pool",
+					    json_pool(&s.out_info), "counters",
+					    json_counters(&s)), stdout);
+	print_counters(&s);
+	return 0;
+}
+
+/* ---- the backend --------------------------------------------------------- */
 
 static int info_json(const struct ctl *c)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * list.c - lists of tenants, clients and pages, and names of tenants.
+ * list.c - lists of tenants, clients, pages and grants, and names of tenants.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@
 static int ask(void *arg, unsigned int nr, void *cmd)
 {
 	const char *what = nr == KVCACHE_NR_TENANT_GET ? "tenants" :
-			   nr == KVCACHE_NR_CLIENT_GET ? "clients" : "pages";
+			   nr == KVCACHE_NR_CLIENT_GET ? "clients" :
+			   nr == KVCACHE_NR_GRANT_GET ? "grants" : "pages";
 
 	return ctl_read(arg, nr, cmd, what) ? REFUSED : 0;
 }
@@ -47,6 +48,11 @@ int list_clients(struct ctl *c, uint32_t pool, struct records *out)
 int list_pages(struct ctl *c, uint32_t pool, struct records *out)
 {
 	return list(c, KVCACHE_NR_PAGE_GET, pool, out);
+}
+
+int list_grants(struct ctl *c, struct records *out)
+{
+	return list(c, KVCACHE_NR_GRANT_GET, 0, out);
 }
 
 int find_tenant(struct ctl *c, const char *name, uint32_t pool,

@@ -106,7 +106,7 @@ int fs_call(struct fs *fs, unsigned int nr, void *arg)
 		return -ENOTCONN;
 	/* Nothing to be seen is no failure. */
 	if (fs->blind && nr >= KVCACHE_NR_TENANT_GET &&
-	    nr <= KVCACHE_NR_PAGE_GET)
+	    nr <= KVCACHE_NR_GRANT_GET)
 		return -ENOENT;
 	err = kvc_call(fs->kvc, nr, arg);
 	if (err == -ENOTCONN || err == -EOWNERDEAD) {

@@ -16,6 +16,7 @@
 #include "look.h"
 #include "metrics.h"
 #include "page_state.h"
+#include "records.h"
 #include "util.h"
 
 #define TRIES 16
@@ -119,8 +120,6 @@ static bool tenant_once(struct text *t, const struct kvcache_tenant_info *v)
 		put_time(t->f, v->ttl_ns);
 	else if (!strcmp(t->name, "owner"))
 		fprintf(t->f, "%u:%u %04o\n", v->uid, v->gid, v->mode);
-	else if (!strcmp(t->name, "grants"))
-		fprintf(t->f, "%u\n", v->grants);
 	else
 		return false;
 	return true;
@@ -147,6 +146,60 @@ static int tenant_text(struct text *t)
 		return 0;
 	for (i = 0; i < nr; i++)
 		tenant_line(t, &q->out_pools[i], &v[i]);
+	return 0;
+}
+
+/* ---- what a tenant granted -------------------------------------------- */
+
+static int ask_grants(void *arg, unsigned int nr, void *cmd)
+{
+	return fs_call(arg, nr, cmd);
+}
+
+/* Who may see the grant may not see the tenant that got it. */
+static void put_tenant(struct text *t, uint32_t id)
+{
+	const struct kvcache_query *q = &t->fs->query;
+	struct kvcache_tenant_info v;
+
+	if (q->out_nr_pools &&
+	    !fs_tenant(t->fs, q->out_pools[0].id, id, &v, NULL))
+		fprintf(t->f, "%s", v.name);
+	else
+		fprintf(t->f, "#%u", id);
+}
+
+static void grant_line(struct text *t, const struct kvcache_grant_info *g)
+{
+	put_tenant(t, g->to);
+	fprintf(t->f, " %s ", rights_name(g->rights));
+	if (g->max_held == KVCACHE_LIMIT_MAX)
+		fputs("max", t->f);
+	else
+		fprintf(t->f, "%" PRIu64, (uint64_t)g->max_held);
+	fprintf(t->f, " %" PRIu64 "\n", (uint64_t)g->held);
+}
+
+static int grants_text(struct text *t)
+{
+	const struct kvcache_grant_info *g;
+	struct records l;
+	int err, tries = 0;
+	size_t i;
+
+	do {
+		err = records_read(ask_grants, t->fs, KVCACHE_NR_GRANT_GET, 0,
+				   &l);
+		if (!err && (l.seq == l.last || ++tries == TRIES))
+			break;
+		free(l.v);
+		if (err)
+			return err == -EPROTO ? -EIO : err;
+	} while (true);
+	for (g = l.v, i = 0; i < l.n; i++)
+		if (g[i].from == t->node->id)
+			grant_line(t, &g[i]);
+	free(l.v);
 	return 0;
 }
 
@@ -315,8 +368,9 @@ static int fill(struct text *t)
 	case FS_POOL:
 		return pool_text(t);
 	case FS_TENANT:
-		return strcmp(t->name, "pages") ? tenant_text(t) :
-						  pages_text(t);
+		return !strcmp(t->name, "pages") ? pages_text(t) :
+		       !strcmp(t->name, "grants") ? grants_text(t) :
+						    tenant_text(t);
 	case FS_CLIENT:
 		return client_text(t);
 	default:

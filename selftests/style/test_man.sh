@@ -105,7 +105,17 @@ sed -n 's,^What:.*/\([a-z_][a-z_]*\)$,\1,p' Documentation/ABI/sysfs-class-kvcach
 	sort -u >"$tmp/want"
 check "files of sysfs are in kvcache(4)" in_page kvcache.4.scd
 
-# A page NAME.3 for each, which has its name, its prototype and a description.
+# Members of a request, of a turn of one, and of a trace.
+sed -n '/const keys\[\] = {/,/};/p' tools/kvcache-run/requests.c |
+	grep -o '"[a-z_]*"' | tr -d '"' | sort -u >"$tmp/want"
+check "members of requests are in kvcache-requests(5)" \
+	in_page kvcache-requests.5.scd
+sed -n 's/.*\(number(r, o,\|json_object_get(o,\) "\([a-z_]*\)".*/\2/p' \
+	tools/kvcache-replay/trace.c >"$tmp/want"
+check "members of traces are in kvcache-trace(5)" in_page kvcache-trace.5.scd
+
+# A page NAME.3 for each, which has its name, its prototype and a description,
+# and what it returns if it returns something.
 exported()
 {
 	sed -n 's/^\t\(kvc_[a-z0-9_]*\);$/\1/p' lib/libkvcache.map >"$tmp/want"
@@ -124,6 +134,10 @@ exported()
 			echo "$page: no $name()"
 			gone=1
 		fi
+		grep -q "^void $name(" "$tmp/page" ||
+			sed -n '/^\.SH RETURN VALUE/,/^\.SH SEE/p' "$tmp/page" |
+				grep -q "fB$name" ||
+			{ echo "$page: $name() returns what?"; gone=1; }
 	done <"$tmp/want"
 	[ -z "${gone:-}" ]
 }

@@ -42,12 +42,14 @@ struct link {
  * @daemon: one for each socket, @nr of them
  * @nr: their number
  * @links: connections
+ * @ended: one of them has ended
  */
 struct http {
 	struct exporter *x;
 	struct MHD_Daemon *daemon[EXPORTER_LISTENERS];
 	unsigned int nr;
 	struct link *links;
+	bool ended;
 };
 
 /* ---- answers ---------------------------------------------------------- */
@@ -144,7 +146,7 @@ static void link_begins(struct http *h, struct MHD_Connection *c, void **state)
 	*state = l;
 }
 
-static void link_ends(void **state)
+static void link_ends(struct http *h, void **state)
 {
 	struct link *l = *state;
 
@@ -155,6 +157,7 @@ static void link_ends(void **state)
 		l->next->at = l->at;
 	free(l);
 	*state = NULL;
+	h->ended = true;
 }
 
 static void notified(void *arg, struct MHD_Connection *c, void **state,
@@ -163,7 +166,7 @@ static void notified(void *arg, struct MHD_Connection *c, void **state,
 	if (code == MHD_CONNECTION_NOTIFY_STARTED)
 		link_begins(arg, c, state);
 	else
-		link_ends(state);
+		link_ends(arg, state);
 }
 
 /* The library bounds only how long a client says nothing at all. */
@@ -231,6 +234,18 @@ static int wait_for_any(struct http *h, const sigset_t *mask)
 	return ppoll(p, h->nr, patience, mask);
 }
 
+/* Once more when one has ended: only then are others let in in its place. */
+static void run(struct http *h)
+{
+	unsigned int i;
+
+	do {
+		h->ended = false;
+		for (i = 0; i < h->nr; i++)
+			MHD_run(h->daemon[i]);
+	} while (h->ended);
+}
+
 int http_serve(struct exporter *x, struct sockets *s, const sigset_t *mask,
 	       volatile sig_atomic_t *stop)
 {
@@ -245,8 +260,7 @@ int http_serve(struct exporter *x, struct sockets *s, const sigset_t *mask,
 	while (!err && !*stop) {
 		if (wait_for_any(&h, mask) < 0 && errno != EINTR)
 			err = complain("poll: %s", strerror(errno));
-		for (i = 0; i < h.nr; i++)
-			MHD_run(h.daemon[i]);
+		run(&h);
 		cut_off(&h);
 	}
 	for (i = 0; i < h.nr; i++)

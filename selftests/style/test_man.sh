@@ -136,7 +136,7 @@ exported()
 		fi
 		grep -q "^void $name(" "$tmp/page" ||
 			sed -n '/^\.SH RETURN VALUE/,/^\.SH SEE/p' "$tmp/page" |
-				grep -q "fB$name" ||
+				grep -q -x -F "\\fB$name\\fR()" ||
 			{ echo "$page: $name() returns what?"; gone=1; }
 	done <"$tmp/want"
 	[ -z "${gone:-}" ]

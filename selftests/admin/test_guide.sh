@@ -32,6 +32,8 @@ for f in "$root"/*; do
 done
 ln -s "$build" "$tmp/tree/build"
 # The same flags as the build has, or everything would be built again.
+CC=$(sed 's/ -std=.*//' "$build/.flags")
+export CC
 grep -q -e ' -Werror ' "$build/.flags" && { WERROR=1; export WERROR; }
 
 # guide PAGE

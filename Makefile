@@ -272,7 +272,7 @@ check-bench:
 # What the tests of packages are made of, they build themselves, as packages.
 check-packages:
 	$(Q)tools/setup/packages.sh packages
-	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) lib tools
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=packages run-machines
 
 deb:

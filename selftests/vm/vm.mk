@@ -66,8 +66,8 @@ $(O)/languages.tar: selftests/dev/languages.sh \
 # Suites of the in-process backend that run on the device as well.
 device-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 	$(wildcard selftests/conformance/test_*.c) \
-	$(patsubst %,selftests/unit/test_%.c,cmd cmd_values seq prefix batch \
-		revoke predict dedup limits))
+	$(patsubst %,selftests/unit/test_%.c,cmd cmd_values cmd_counters seq \
+		prefix batch revoke predict dedup limits))
 
 scenario-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 	$(wildcard selftests/scenarios/test_*.c))

@@ -172,8 +172,9 @@ static inline int one_make(struct world *w, const struct row *row,
 	o->fd = row->who == ATTACHED ? w->fd[0] : w->admin;
 	rc = one_needs(w, o);
 	a->size = row->size;
-	/* All page commands and lists have the pool in the same place. */
-	if ((row->who == ATTACHED || row->who == READER))
+	/* All page commands and lists of a pool have it in the same place. */
+	if ((row->who == ATTACHED || row->who == READER) &&
+	    row->nr != KVCACHE_NR_GRANT_GET)
 		a->free.pool = w->pool;
 	switch (row->nr) {
 	case KVCACHE_NR_ATTACH:
@@ -228,6 +229,9 @@ static inline int one_make(struct world *w, const struct row *row,
 		a->pool_set.page_size = PAGE;
 		a->pool_set.nr_pages = 1;
 		strcpy(a->pool_set.name, "one");
+		break;
+	case KVCACHE_NR_POOL_GET:
+		a->pool_get.pool = w->pool;
 		break;
 	}
 	return rc;

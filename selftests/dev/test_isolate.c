@@ -311,6 +311,8 @@ static int looks_around(void *arg)
 	struct kvcache_tenant_get t;
 	struct kvcache_client_get c;
 	struct kvcache_page_get p;
+	struct kvcache_grant_get g;
+	struct kvcache_pool_get s;
 	uint32_t start[3] = { 0, w->tenant[RED], 1 }, n, k;
 	uint64_t page;
 	int fd;
@@ -342,7 +344,21 @@ static int looks_around(void *arg)
 		MUST(p.out_nr == 2 && !p.out_next);
 		for (n = 0; n < p.out_nr; n++)
 			MUST(p.out_info[n].tenant == w->tenant[BLUE]);
+		POISON(g);
+		g.__reserved = 0;
+		g.start = k;
+		MUST(!dev_call(fd, KVCACHE_NR_GRANT_GET, &g));
+		MUST(g.out_nr == 1 && !g.out_next);
+		MUST(g.out_info[0].from == w->tenant[RED]);
+		MUST(g.out_info[0].to == w->tenant[BLUE]);
+		MUST(dev_is_zero((char *)&g.out_info[1],
+				 sizeof(g.out_info) - sizeof(g.out_info[0])));
 	}
+	memset(&s, 0, sizeof(s));
+	s.size = sizeof(s);
+	s.pool = w->pool;
+	MUST(dev_call(fd, KVCACHE_NR_POOL_GET, &s) == -EPERM);
+	MUST(!s.out_seq && !s.out_info.nr_pages);
 	POISON(t);
 	t.pool = w->pool;
 	t.start = w->tenant[BLUE] + 1;
@@ -355,8 +371,25 @@ TEST_F(dev, lists_show_the_own_tenant_only)
 {
 	struct world *w = &self->w;
 	struct kvcache_page_get p = { .size = sizeof(p), .pool = w->pool };
+	struct kvcache_grant_get all = { .size = sizeof(all) };
+	struct kvcache_tenant_ref ref = { .size = sizeof(ref) };
+	struct kvcache_tenant_grant g = {
+		.size = sizeof(g), .rights = KVCACHE_GRANT_LOOKUP,
+	};
 	uint64_t red[4], blue;
 
+	int green = dev_tenant(w->admin, "green", w->pool, 0, 1);
+
+	ASSERT_LT(0, green);
+	/* One that blue got, and others that are none of its business. */
+	g.tenant = w->tenant[RED];
+	g.to = w->tenant[BLUE];
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_GRANT, &g));
+	g.to = green;
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_GRANT, &g));
+	g.tenant = green;
+	g.to = w->tenant[RED];
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_GRANT, &g));
 	/* Red has pages before and behind blue's. */
 	ASSERT_EQ(0, dev_alloc(w->fd[RED], w->pool, 2, red));
 	ASSERT_EQ(0, dev_alloc(w->fd[BLUE], w->pool, 1, &blue));
@@ -366,6 +399,10 @@ TEST_F(dev, lists_show_the_own_tenant_only)
 	/* Who is privileged sees all. */
 	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_PAGE_GET, &p));
 	EXPECT_LE(5, p.out_nr);
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_GRANT_GET, &all));
+	EXPECT_EQ(3, all.out_nr);
+	ref.tenant = green;
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_REMOVE, &ref));
 }
 
 static int looks_without_attaching(void *arg)

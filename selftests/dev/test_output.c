@@ -424,6 +424,58 @@ TEST_F(dev, page_get_answers_whole)
 	}
 }
 
+TEST_F(dev, grant_get_answers_whole)
+{
+	struct world *w = &self->w;
+	struct kvcache_grant_info *i = want.grant_get.out_info;
+	struct kvcache_tenant_grant g = {
+		.size = sizeof(g), .tenant = w->tenant[1], .to = w->tenant[0],
+		.rights = 3, .max_held = 0x1122334455667788,
+	};
+	int k;
+
+	ASSERT_EQ(0, dev_call(w->admin, KVCACHE_NR_TENANT_GRANT, &g));
+	for (k = 0; k < 2; k++) {
+		ASSERT_EQ(0, make(w, KVCACHE_NR_GRANT_GET));
+		memset(&one.a.grant_get.out_seq, poisons[k],
+		       sizeof(one.a.grant_get) - 16);
+		i[0].from = g.tenant;
+		i[0].to = g.to;
+		i[0].rights = 3;
+		i[0].max_held = g.max_held;
+		want.grant_get.out_nr = 1;
+		ASSERT_EQ(0, dev_call(one.fd, one.row->nr, &one.a));
+		ANY_U64(grant_get.out_seq, poisons[k]);
+		same(_metadata, one.row->size);
+	}
+}
+
+/* Two pages that were freed: pages are cleaned before that is asked for. */
+TEST_F(dev, pool_get_answers_whole)
+{
+	struct world *w = &self->w;
+	struct kvcache_pool_get *s = &want.pool_get;
+	uint64_t pages[2];
+	int k;
+
+	ASSERT_EQ(0, dev_alloc(w->fd[1], w->pool, 2, pages));
+	ASSERT_EQ(-E2BIG, dev_alloc(w->fd[1], w->pool, PAGES + 1, pages));
+	ASSERT_EQ(0, dev_free(w->fd[1], w->pool, pages, 2));
+	ASSERT_TRUE(dev_settles(w->admin, w->pool, PAGES));
+	for (k = 0; k < 2; k++) {
+		ASSERT_EQ(0, make(w, KVCACHE_NR_POOL_GET));
+		memset(&one.a.pool_get.out_seq, poisons[k],
+		       sizeof(one.a.pool_get) - 16);
+		ASSERT_EQ(0, dev_pool_info(w->admin, w->pool, &s->out_info));
+		ASSERT_EQ(2, s->out_info.allocs);
+		s->out_frees = 2;
+		s->out_refusals[KVCACHE_REFUSED_E2BIG] = 1;
+		ASSERT_EQ(0, dev_call(one.fd, one.row->nr, &one.a));
+		ANY_U64(pool_get.out_seq, poisons[k]);
+		same(_metadata, one.row->size);
+	}
+}
+
 TEST_F(dev, pool_set_answers_whole)
 {
 	struct world *w = &self->w;

@@ -17,12 +17,15 @@ static void change_all(const struct world *w, int fd, int rc)
 		.size = sizeof(g), .to = w->tenant[0],
 		.rights = KVCACHE_GRANT_LOOKUP, .max_held = 1,
 	};
+	struct kvcache_pool_get get = { .size = sizeof(get), .pool = w->pool };
 	struct kvcache_tenant_ref ref = { .size = sizeof(ref) };
 	struct kvcache_pool_set pool = {
 		.size = sizeof(pool), .op = KVCACHE_POOL_CREATE,
 		.page_size = PAGE, .nr_pages = 1, .name = "more",
 	};
 
+	MUST(dev_call(fd, KVCACHE_NR_POOL_GET, &get) == rc);
+	MUST(get.out_info.nr_pages == (rc ? 0 : PAGES));
 	MUST(dev_call(fd, KVCACHE_NR_TENANT_CREATE, &set) == rc);
 	/* Without a tenant and a pool of its own, on those that there are. */
 	set.tenant = rc ? w->tenant[1] : set.out_tenant;
@@ -53,7 +56,9 @@ static void list_all(const struct world *w, int fd, int rc)
 	struct kvcache_tenant_get t = { .size = sizeof(t), .pool = w->pool };
 	struct kvcache_client_get c = { .size = sizeof(c), .pool = w->pool };
 	struct kvcache_page_get p = { .size = sizeof(p), .pool = w->pool };
+	struct kvcache_grant_get g = { .size = sizeof(g) };
 
+	MUST(dev_call(fd, KVCACHE_NR_GRANT_GET, &g) == rc);
 	MUST(dev_call(fd, KVCACHE_NR_TENANT_GET, &t) == rc);
 	MUST(t.out_nr == (rc ? 0 : 2));
 	MUST(dev_call(fd, KVCACHE_NR_CLIENT_GET, &c) == rc);

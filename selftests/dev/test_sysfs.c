@@ -69,6 +69,41 @@ static bool events_say(const char *tenant, const struct kvcache_tenant_info *t)
 	return !strcmp(want, tenant_file(tenant, "events"));
 }
 
+/* A line of the pool's counters says so. */
+static bool stat_says(const char *name, uint64_t value)
+{
+	const char *text = pool_file("stat");
+	char want[64];
+	size_t len;
+
+	len = snprintf(want, sizeof(want), "%s %llu\n", name,
+		       (unsigned long long)value);
+	for (; text && *text; text = strchr(text, '\n') + 1)
+		if (!strncmp(text, want, len))
+			return true;
+	printf("# pools/test/stat: no %s", want);
+	return false;
+}
+
+static bool stat_agrees(struct world *w)
+{
+	struct kvcache_pool_get s = { .size = sizeof(s), .pool = w->pool };
+
+	return !dev_call(w->admin, KVCACHE_NR_POOL_GET, &s) &&
+	       stat_says("lost", s.out_lost) &&
+	       stat_says("allocs", s.out_info.allocs) &&
+	       stat_says("publishes", s.out_publishes) &&
+	       stat_says("reclaims_low", s.out_reclaims[KVCACHE_RECLAIM_LOW]) &&
+	       stat_says("reclaims_own", s.out_reclaims[KVCACHE_RECLAIM_OWN]) &&
+	       stat_says("refused_edquot",
+			 s.out_refusals[KVCACHE_REFUSED_EDQUOT]) &&
+	       stat_says("waits_refused", s.out_waits[KVCACHE_WAIT_REFUSED]) &&
+	       stat_says("wait_ns", s.out_wait_ns) &&
+	       stat_says("wait_below_1us", s.out_wait_times[0]) &&
+	       stat_says("wait_below_67108864us", s.out_wait_times[13]) &&
+	       stat_says("wait_longer", s.out_wait_times[14]);
+}
+
 /* Do all files say what the ABI says? */
 static bool agrees(struct world *w)
 {
@@ -97,7 +132,7 @@ static bool agrees(struct world *w)
 		     tenant_says(name[k], "low", t.low) &&
 		     tenant_says(name[k], "max", t.max) &&
 		     events_say(name[k], &t);
-	return ok;
+	return ok && stat_agrees(w);
 }
 
 /* ---- what they say ------------------------------------------------------- */
@@ -162,6 +197,7 @@ static int reads_as(void *arg)
 
 	become(1001, gid, 0);
 	MUST(!strcmp(pool_file("size"), "1048576\n"));
+	MUST(pool_file("stat")[0] == '-');
 	for (k = 0; k < ARRAY_SIZE(red_files); k++) {
 		snprintf(path, sizeof(path), SYSFS "/tenants/red/%s",
 			 red_files[k]);
@@ -182,6 +218,7 @@ TEST_F(dev, files_are_roots_and_the_tenants_group_may_look)
 	unsigned int k;
 
 	EXPECT_TRUE(has_mode(SYSFS "/pools/test/free", 0444, 0));
+	EXPECT_TRUE(has_mode(SYSFS "/pools/test/stat", 0400, 0));
 	EXPECT_TRUE(has_mode(SYSFS "/tenants/red/current", 0440, 0));
 	ASSERT_EQ(0, dev_call(self->w.admin, KVCACHE_NR_TENANT_SET, &s));
 	for (k = 0; k < ARRAY_SIZE(red_files); k++) {

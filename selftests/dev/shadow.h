@@ -229,6 +229,8 @@ static inline bool shadow_counts_agree(struct shadow *s,
 {
 	struct kvcache_tenant_info t;
 	struct kvcache_pool_info p;
+	struct kvcache_pool_get g = { .size = sizeof(g), .pool = s->w.pool };
+	uint64_t reclaims = 0;
 	uint32_t k;
 
 	if (dev_pool_info(s->w.admin, s->w.pool, &p))
@@ -239,6 +241,15 @@ static inline bool shadow_counts_agree(struct shadow *s,
 	    p.nr_free + p.nr_private + p.nr_shared + p.nr_cached +
 	    p.nr_retiring != p.nr_pages)
 		return WRONG(s, "QUERY and PAGE_GET differ");
+	if (dev_call(s->w.admin, KVCACHE_NR_POOL_GET, &g))
+		return WRONG(s, "POOL_GET");
+	for (k = 0; k < KVCACHE_RECLAIM_CAUSES; k++)
+		reclaims += g.out_reclaims[k];
+	if (g.out_info.reclaims != reclaims || g.out_volatile > reclaims ||
+	    g.out_info.allocs - g.out_frees !=
+	    g.out_info.nr_pages - g.out_info.nr_free ||
+	    g.out_unzeroed + g.out_lost > g.out_info.nr_retiring)
+		return WRONG(s, "POOL_GET's counters do not add up");
 	for (k = 0; k < 2; k++) {
 		const uint32_t *n = by_tenant[k];
 		uint32_t held = n[1] + n[2] + n[3];

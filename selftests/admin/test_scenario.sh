@@ -25,10 +25,15 @@ if [ -n "$why" ]; then
 	tap_end
 fi
 
+tm()
+{
+	tmux -S "$tmp/tmux" -f /dev/null "$@"
+}
 # What is mounted is not to be removed: a folder there is a tenant.
 end()
 {
 	touch "$tmp/enough"
+	tm kill-server 2>/dev/null
 	[ ! -e "$tmp/waits" ] || kill "$(cat "$tmp/waits")" 2>/dev/null
 	for p in one two; do
 		kill -s CONT "$(pid_of $p)" 2>/dev/null
@@ -260,10 +265,6 @@ all_agree()
 	done
 }
 # A screen of kvcachetop: whole, and with the numbers of kvcachectl.
-tm()
-{
-	tmux -S "$tmp/tmux" -f /dev/null "$@"
-}
 screen_agrees()
 {
 	tm capture-pane -p >"$tmp/screen" &&
@@ -285,7 +286,8 @@ screen()
 	within 10 tm new-session -d -s top -x "$1" -y "$2" \
 		"exec env TERM=$3 '$top' --pages -d 0.2 --device '$where'" ||
 		return
-	within 20 screen_agrees "$1" "$2"
+	# Each look takes far more than the pause after it.
+	within 2 screen_agrees "$1" "$2"
 	ret=$?
 	[ $ret -eq 0 ] || cat "$tmp/why" "$tmp/screen"
 	tm kill-server

@@ -3,95 +3,12 @@
  * test_fs_open.c - kvcachefs: what an open file or folder is while things change
  * under it. Each test has its own broker, and mounts in a namespace of its own.
  */
-#include <linux/magic.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 
-#include "broker/kit.h"
+#include "broker/mount.h"
 
 #define NOBODY 65534
-
-/* In the tests' namespace, which ends with them. */
-static char mnt[128];
-static pid_t fs_pid;
-
-static const char *fs_program(void)
-{
-	static char path[4096];
-
-	strcpy(path, broker_program());
-	strcpy(strrchr(path, '/'), "/kvcachefs");
-	return path;
-}
-
-static const char *why_not(void)
-{
-	if (geteuid())
-		return "needs root, to mount";
-	if (access("/dev/fuse", F_OK))
-		return "no /dev/fuse";
-	if (access(fs_program(), X_OK))
-		return "no kvcachefs: needs libfuse3-dev";
-	if (unshare(CLONE_NEWNS) ||
-	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		return "no mount namespaces";
-	return NULL;
-}
-
-static bool is_mounted(void)
-{
-	struct statfs fs;
-
-	return !statfs(mnt, &fs) && fs.f_type == FUSE_SUPER_MAGIC;
-}
-
-static void fs_start(SELF)
-{
-	pid_t parent = getpid();
-
-	start(self);
-	snprintf(mnt, sizeof(mnt), "%s/m", self->dir);
-	ASSERT_EQ(0, mkdir(mnt, 0755));
-	fs_pid = fork();
-	if (!fs_pid) {
-		MUST(!prctl(PR_SET_PDEATHSIG, SIGKILL) && getppid() == parent);
-		execl(fs_program(), "kvcachefs", "-f", "-d", self->path, mnt,
-		      NULL);
-		MUST(false);
-	}
-	ASSERT_GT(fs_pid, 0);
-	ASSERT_TRUE(SOON(is_mounted()));
-}
-
-/* It ends by itself, as it should, once it is unmounted. */
-static void fs_end(void)
-{
-	int status;
-
-	ASSERT_EQ(0, umount2(mnt, MNT_DETACH));
-	ASSERT_EQ(fs_pid, waitpid(fs_pid, &status, 0));
-	ASSERT_EQ(0, status);
-}
-
-#define MOUNT(self)							\
-	do {								\
-		const char *why_ = why_not();				\
-									\
-		if (why_)						\
-			SKIP(return, "%s", why_);			\
-		fs_start(self);						\
-	} while (0)
-
-static const char *in(const char *file)
-{
-	static char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", mnt, file);
-	return path;
-}
 
 /* What is read from the beginning, or "-ERRNO". */
 static const char *look(int fd)
@@ -135,7 +52,7 @@ TEST_F(broker, open_file_stays_as_it_was)
 	char c, text[64] = "";
 	int fd;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	fd = open(in("tenants/b/max"), O_RDONLY);
 	ASSERT_GE(fd, 0);
 	ASSERT_EQ(1, read(fd, text, 1));
@@ -171,7 +88,7 @@ TEST_F(broker, sendfile_is_the_same_look)
 	char text[64] = "";
 	int old, new;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	old = open(in("tenants/b/max"), O_RDONLY);
 	ASSERT_EQ(0, write_to("tenants/b/max", "2M"));
 	new = open(in("tenants/b/max"), O_RDONLY);
@@ -192,7 +109,7 @@ TEST_F(broker, open_folder_is_never_another)
 	int dir, file, out;
 	struct stat st;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	dir = open(in("tenants/b"), O_RDONLY | O_DIRECTORY);
 	file = open(in("tenants/b/max"), O_RDONLY);
 	out = open(in("tenants/b/max"), O_WRONLY);
@@ -219,7 +136,7 @@ TEST_F(broker, rights_are_of_who_writes)
 {
 	int fd;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	fd = open(in("tenants/b/max"), O_RDWR);
 	ASSERT_GE(fd, 0);
 	ASSERT_EQ(0, seteuid(NOBODY));
@@ -264,7 +181,7 @@ TEST_F(broker, poll_ends_with_an_event)
 	pid_t pid;
 	int fd;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	fd = open(in("tenants/b/events"), O_RDONLY);
 	ASSERT_GE(fd, 0);
 	ASSERT_STREQ("main max=0 reclaim=0 revoke=0\n", look(fd));
@@ -291,7 +208,7 @@ TEST_F(broker, poll_ends_with_the_tenant)
 	pid_t pid;
 	int fd;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	fd = open(in("tenants/b/events"), O_RDONLY);
 	ASSERT_GE(fd, 0);
 	ASSERT_EQ('m', *look(fd));
@@ -332,7 +249,7 @@ TEST_F(broker, clients_come_and_go_meanwhile)
 	static unsigned int seen[NUMBERS], was[NUMBERS];
 	int fd[2 * CLIENTS], i, nr = 0, dir;
 
-	MOUNT(self);
+	MOUNT(self, start);
 	for (i = 0; i < CLIENTS; i++)
 		fd[i] = client(self, "a");
 	dir = open(in("clients"), O_RDONLY | O_DIRECTORY);

@@ -5,7 +5,7 @@
 # it after scenarios/kit.sh, with $mnt where kvcachefs is mounted.
 #
 #	view_ctl >$tmp/ctl		# kvcachectl --json: knows all lines
-#	view_top, view_fs, view_sysfs
+#	view_top, view_fs, view_metrics, view_exporter, view_sysfs
 #	agrees fs			# it says what $tmp/ctl says, to the last line
 #
 # A line is "pool NAME WHAT VALUE", "tenant NAME POOL WHAT VALUE" or
@@ -186,6 +186,69 @@ view_sysfs()
 	in_files "$sysfs" | sort
 }
 
+# ---- metrics ---------------------------------------------------------------
+
+# metrics_lines: of OpenMetrics, of the one pool that there is.
+metrics_lines()
+{
+	awk -v only="$pool_name" '
+	function label(name, v)
+	{
+		if (!match($1, name "=\"[^\"]*\""))
+			return ""
+		v = substr($1, RSTART, RLENGTH)
+		gsub(/^[^"]*"|"$/, "", v)
+		return v
+	}
+	/^kvcache_pool_/ {
+		what = $1
+		sub(/^kvcache_pool_/, "", what)
+		sub(/[{].*/, "", what)
+		at = "pool " label("pool")
+		if (what == "state_bytes")
+			print at, label("state"), $2
+		else if (what == "page_size_bytes" || what == "size_bytes" ||
+			 what == "waiters" || what == "draining") {
+			sub(/_bytes$/, "", what)
+			print at, what, $2
+		}
+	}
+	/^kvcache_tenant_/ {
+		what = $1
+		sub(/^kvcache_tenant_/, "", what)
+		sub(/[{].*/, "", what)
+		at = "tenant " label("tenant") " " only
+		seen[at] = 1
+		if (what == "ttl_seconds")
+			print at, "ttl", $2 == "+Inf" ? "never" : $2 * 1000000000
+		else if (what == "limit_hits_total")
+			hits[at] = $2
+		else if (what == "reclaimed_pages_total")
+			taken[at] = $2
+		else if (what == "revoked_pages_total")
+			revoked[at] = $2
+		else if (what !~ /_total$/) {
+			sub(/_bytes$/, "", what)
+			print at, what, $2 == "+Inf" ? "max" : $2
+		}
+	}
+	END {
+		for (at in seen)
+			print at, "events", "max=" hits[at] " reclaim=" \
+				taken[at] " revoke=" revoked[at]
+	}' "$1" | sort
+}
+view_metrics()
+{
+	cat "$mnt/metrics" >"$tmp/metrics" && metrics_lines "$tmp/metrics"
+}
+view_exporter()
+{
+	"$build/kvcache-exporter" --device "$where" --once \
+		--format openmetrics >"$tmp/metrics" &&
+		metrics_lines "$tmp/metrics"
+}
+
 # ---- compared --------------------------------------------------------------
 
 # What is not in a view, as a pattern.
@@ -195,6 +258,8 @@ missing()
 	ctl)	echo '^$' ;;
 	top)	echo '^pool [^ ]* (page_size|draining) |^tenant [^ ]* [^ ]* (peak|events|owner|ttl|grants) ' ;;
 	fs)	echo '^tenant [^ ]* [^ ]* (cached|clients|waiters) ' ;;
+	metrics | exporter)
+		echo '^client |^tenant [^ ]* [^ ]* owner ' ;;
 	sysfs)	echo '^client |^tenant [^ ]* [^ ]* (cached|clients|waiters|owner|ttl|grants) ' ;;
 	esac
 }

@@ -216,14 +216,24 @@ metrics_stay()
 		grep -q 'tenant="other"' "$mnt/metrics" && ctl tenant rm other &&
 		! grep -q 'tenant="other"' "$mnt/metrics"
 }
+metrics_are_there()
+{
+	[ "$(tail -n 1 "$mnt/metrics")" = "# EOF" ] && grep -x -F \
+		'kvcache_pool_size_bytes{pool="scenario"} 16777216' \
+		"$mnt/metrics" && grep -x -F \
+		'kvcache_tenant_max_bytes{tenant="red",pool="scenario"} 8388608' \
+		"$mnt/metrics" && grep -q '^kvcache_pool_waits_total{' \
+		"$mnt/metrics"
+}
 check "it is mounted" mounted
 check "files" files
 check "values" values
+check "metrics" metrics_are_there
 if [ -x "$build/kvcache-exporter" ]; then
-	check "metrics" metrics
+	check "metrics, as of the exporter" metrics
 	check "metrics of one moment" metrics_stay
 else
-	skip "metrics" "no $build/kvcache-exporter"
+	skip "metrics, as of the exporter" "no $build/kvcache-exporter"
 fi
 check "limits that are written" limits
 check "tenants that are made and removed" tenants

@@ -605,6 +605,16 @@ by_mount()
 		grep " $mnt fuse.kvcachefs " /proc/mounts &&
 		[ -d "$mnt/tenants" ] && umount "$mnt"
 }
+# mount(8) looks for the program of the type where programs are installed.
+by_fstab()
+{
+	mkdir "$tmp/bin" && cp "$fs" "$tmp/bin/kvcachefs" &&
+		echo "$where $mnt fuse.kvcachefs rw,nofail 0 0" >"$tmp/fstab" &&
+		unshare -m sh -c "mount --bind $tmp/bin /usr/local/bin &&
+			mount --fstab $tmp/fstab $mnt &&
+			grep ' $mnt fuse.kvcachefs ' /proc/mounts &&
+			[ -d $mnt/tenants ] && umount $mnt" && [ -z "$(ls "$mnt")" ]
+}
 why=
 needs setpriv && needs unshare || why="no setpriv or unshare"
 needs fusermount3 || why="no fusermount3"
@@ -620,6 +630,11 @@ if needs mount.fuse3; then
 	check "by mount" by_mount
 else
 	skip "by mount" "no mount.fuse3"
+fi
+if needs mount.fuse3 && needs unshare && unshare -m true 2>/dev/null; then
+	check "by a line of fstab" by_fstab
+else
+	skip "by a line of fstab" "no mount.fuse3, or no mount namespaces"
 fi
 nothing_left()
 {

@@ -320,7 +320,9 @@ TEST_F(dev, what_is_no_limit_is_refused)
 		{ "1M1", -EINVAL }, { "K", -EINVAL }, { "1.5M", -EINVAL },
 		{ "Max", -EINVAL }, { "maxx", -EINVAL }, { "test", -EINVAL },
 		{ "test 1M 1M", -EINVAL }, { "test test", -EINVAL },
-		{ "0x100000", -EINVAL },
+		{ "0x100000", -EINVAL }, { "10X", -EINVAL },
+		{ "1M\n1M", -EINVAL }, { "\377\376", -EINVAL },
+		{ "\1\033[2J", -EINVAL }, { "\n\n\n\n\n\n", -EINVAL },
 		{ "18446744073709551616", -EINVAL },
 		{ "99999999999999999999", -EINVAL },
 		{ "17179869184G", -EINVAL }, { "16777216T", -EINVAL },
@@ -355,6 +357,9 @@ TEST_F(dev, what_is_no_limit_is_refused)
 	fd = open(SYSFS "/tenants/red/max", O_WRONLY);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(-1, pwrite(fd, "1M", 2, 1));
+	EXPECT_EQ(EINVAL, errno);
+	/* A text ends with its first NUL, as in any file of sysfs. */
+	EXPECT_EQ(-1, pwrite(fd, "\0001M", 3, 0));
 	EXPECT_EQ(EINVAL, errno);
 	close(fd);
 	EXPECT_TRUE(agrees(w));

@@ -216,6 +216,12 @@ static int build_table(struct kvc_batch *b, uint32_t group,
 	return 0;
 }
 
+static const struct kvc_group *group_of(const struct kvc_batch *b,
+					uint32_t layer)
+{
+	return &b->c->l.group[b->c->l.layer_group[layer]].g;
+}
+
 /* A layer's view of some of the items. */
 static void view_of(const struct kvc_batch *b, uint32_t layer, void *base,
 		    uint32_t first, uint32_t n, struct kva_view *v)
@@ -246,6 +252,8 @@ static int build_workspace(struct kvc_batch *b)
 				.kv = &v,
 				.row_ptr = b->row_ptr + b->runs[i].first,
 				.q_heads = c->l.q_heads,
+				.window = group_of(b, layer)->window,
+				.sinks = group_of(b, layer)->sinks,
 				.split = c->o.split,
 			};
 
@@ -359,12 +367,6 @@ static int check_stride(const struct kvc_batch *b, const char *name,
 			(unsigned long long)row);
 }
 
-static const struct kvc_group *group_of(const struct kvc_batch *b,
-					uint32_t layer)
-{
-	return &b->c->l.group[b->c->l.layer_group[layer]].g;
-}
-
 int kvc_append(struct kvc_batch *b, uint32_t layer, const struct kvc_rope *rope,
 	       float *q, size_t q_stride, const float *k, size_t k_stride,
 	       const float *v, size_t v_stride)
@@ -447,6 +449,8 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
 	if (rc)
 		return rc;
 	a.kv = &view;
+	a.window = g->window;
+	a.sinks = g->sinks;
 	for (uint32_t i = 0; i < b->nruns; i++) {
 		const struct run *r = &b->runs[i];
 
@@ -479,6 +483,7 @@ static int advance(struct kvc_seq *s, uint32_t n)
 		if (!rc)
 			rc = err;
 	}
+	kvc_seq_slide(s);
 	return rc;
 }
 

@@ -99,6 +99,8 @@ static int open_pool(struct kvc_cache *c, const struct kvc_model *m)
 	rc = kvc_layout_init(&c->l, m, pool.page_size, why, sizeof(why));
 	if (rc)
 		return kvc_fail(ctx, rc, "%s", why);
+	for (uint32_t i = 0; c->o.keep_all && i < c->l.ngroups; i++)
+		c->l.group[i].span = 0;
 	c->ro = ctx->sys->ops->window(ctx->sys, pool.id, 0);
 	c->rw = ctx->sys->ops->window(ctx->sys, pool.id, 1);
 	if (!c->ro || !c->rw)

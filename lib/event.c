@@ -176,7 +176,7 @@ bool kvc_seq_stale(const struct kvc_seq *s)
 	for (uint32_t g = 0; g < s->c->l.ngroups; g++) {
 		ch = &s->chain[g];
 		for (uint32_t i = 0; i < ch->n; i++)
-			if (ch->pages[i]->lost)
+			if (ch->pages[i] && ch->pages[i]->lost)
 				return true;
 	}
 	return false;

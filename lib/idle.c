@@ -44,7 +44,7 @@ static void yield_private(struct kvc_cache *c, struct kvc_chain *ch)
 
 	for (uint32_t i = 0; i < ch->n; i++) {
 		p = ch->pages[i];
-		if (p->shared || p->refs > 1)
+		if (!p || p->shared || p->refs > 1)
 			continue;
 		/* Nobody else may find it: it may be gone by then. */
 		kvc_index_del(c, p);
@@ -64,7 +64,7 @@ static void yield_shared(struct kvc_cache *c, struct kvc_chain *ch)
 
 	while (end) {
 		at = end;
-		while (at && ch->pages[at - 1]->shared)
+		while (at && ch->pages[at - 1] && ch->pages[at - 1]->shared)
 			at--;
 		kvc_pages_put(c, ch->pages + at, end - at);
 		for (; end > at; end--)
@@ -188,16 +188,16 @@ static void keys_of(const struct kvc_seq *s, uint32_t group, uint32_t at,
 	lk->nr_keys = n;
 }
 
-/* Pages from @i on, as far as there are any, in one of the domains. */
+/* Pages from @i on to @end, as far as there are any, in one of the domains. */
 static int find_run(struct kvc_seq *s, uint32_t group, uint32_t *i,
-		    uint8_t (*common)[KVCACHE_KEY_LEN])
+		    uint32_t end, uint8_t (*common)[KVCACHE_KEY_LEN])
 {
 	struct kvcache_lookup lk = { .keys_per_page = 1 };
 	struct kvc_chain *ch = &s->chain[group];
 	uint32_t n = 0, k;
 	int rc;
 
-	while (n < KVCACHE_MAX_KEYS && *i + n < ch->idle_n &&
+	while (n < KVCACHE_MAX_KEYS && *i + n < end &&
 	       !ch->pages[*i + n])
 		n++;
 	keys_of(s, group, *i, n, common, &lk);
@@ -211,30 +211,36 @@ static int find_run(struct kvc_seq *s, uint32_t group, uint32_t *i,
 	return 0;
 }
 
-/* Pages that were given back, from the first on; *@keep: pages that are there. */
-static int find_pages(struct kvc_seq *s, uint32_t group,
+/* Pages that were given back, from *@keep on to @end; *@keep: how far. */
+static int find_pages(struct kvc_seq *s, uint32_t group, uint32_t end,
 		      uint8_t (*common)[KVCACHE_KEY_LEN], uint32_t *keep)
 {
 	struct kvc_chain *ch = &s->chain[group];
-	uint32_t i = 0, was;
+	uint32_t i = *keep, was;
 	int rc = 0;
 
 	do {
 		was = i;
-		while (i < ch->idle_n && ch->pages[i] && !ch->pages[i]->lost)
+		while (i < end && ch->pages[i] && !ch->pages[i]->lost)
 			i++;
-		if (i < ch->idle_n && !ch->pages[i])
-			rc = find_run(s, group, &i, NULL);
-		if (!rc && common && i < ch->idle_n && !ch->pages[i])
-			rc = find_run(s, group, &i, common);
+		if (i < end && !ch->pages[i])
+			rc = find_run(s, group, &i, end, NULL);
+		if (!rc && common && i < end && !ch->pages[i])
+			rc = find_run(s, group, &i, end, common);
 	} while (!rc && i > was);
 	*keep = i;
 	return rc;
 }
 
+/*
+ * The sinks' pages, and then the window's; *@keep: how far they are there. What
+ * is between is not wanted.
+ */
 static int find_shared(struct kvc_seq *s, uint32_t group, uint32_t *keep)
 {
 	const struct kvc_lgroup *g = &s->c->l.group[group];
+	const struct kvc_chain *ch = &s->chain[group];
+	uint32_t sinks = KVC_MIN(kvc_sink_pages(g), ch->idle_n);
 	uint8_t (*common)[KVCACHE_KEY_LEN] = NULL;
 	uint32_t full = s->len / g->page_tokens;
 	int rc;
@@ -246,7 +252,12 @@ static int find_shared(struct kvc_seq *s, uint32_t group, uint32_t *keep)
 		kvc_key_ends(g, s->chain[group].common_root, s->tokens, common,
 			     0, full);
 	}
-	rc = find_pages(s, group, common, keep);
+	*keep = 0;
+	rc = find_pages(s, group, sinks, common, keep);
+	if (!rc && *keep == sinks) {
+		*keep = KVC_MAX(sinks, ch->first);
+		rc = find_pages(s, group, ch->idle_n, common, keep);
+	}
 	free(common);
 	return rc;
 }
@@ -266,10 +277,19 @@ static void wake_up(struct kvc_seq *s, uint32_t len)
 				kvc_pages_put(s->c, &ch->pages[k - 1], 1);
 		ch->n = keep;
 		ch->idle_n = 0;
+		ch->first = KVC_MIN(ch->first, keep);
 		ch->published = KVC_MIN(ch->published, len / g->page_tokens);
 	}
 	s->len = len;
 	s->idle = false;
+}
+
+static bool serves(const struct kvc_seq *s, uint32_t group, uint32_t len)
+{
+	const struct kvc_chain *ch = &s->chain[group];
+
+	return kvc_chain_serves(&s->c->l.group[group], ch->pages, ch->idle_n,
+				len);
 }
 
 int kvc_seq_wake(struct kvc_seq *s)
@@ -292,6 +312,10 @@ int kvc_seq_wake(struct kvc_seq *s)
 	}
 	if (rc)
 		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
+	/* The window before a shorter length was given up long ago. */
+	for (i = 0; len < s->len && i < c->l.ngroups; i++)
+		if (!serves(s, i, len))
+			len = 0;
 	wake_up(s, len);
 	kvc_msg_restore(c->ctx, &msg);
 	return KVC_MIN(s->len, (uint32_t)INT32_MAX);

@@ -5,7 +5,8 @@
  * From the bottom up: ctx.c (backend), event.c (pages taken away), layout.c
  * (how a page is divided), key.c (what a prefix is called), cache.c, page.c
  * (pages held and remembered), alloc.c (fresh ones), index.c (their tokens),
- * publish.c, prefix.c, reserve.c, predict.c, seq.c, idle.c, batch.c.
+ * publish.c, prefix.c, window.c (pages that leave it), reserve.c, predict.c,
+ * seq.c, idle.c, batch.c.
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -110,6 +111,7 @@ int kvc_items_check(struct kvc_cache *c, const struct kvc_item *items,
  * @nlayers: its layers
  * @page_tokens: P, token slots in a page
  * @block_tokens: tokens in a block; the last block of a page may be short
+ * @span: tokens before the end whose pages are kept: the window, or 0 for all
  * @token_bytes: bytes of one token, all layers of the group
  * @layer_bytes: bytes from one layer's K part to the next layer's
  * @k_slab: bytes of one head's K slab
@@ -121,6 +123,7 @@ struct kvc_lgroup {
 	uint32_t nlayers;
 	uint32_t page_tokens;
 	uint32_t block_tokens;
+	uint32_t span;
 	uint64_t token_bytes;
 	uint64_t layer_bytes;
 	uint64_t k_slab;
@@ -139,8 +142,39 @@ struct kvc_layout {
 	uint16_t layer_index[KVC_MAX_LAYERS];	/* within its group */
 };
 
+static inline uint64_t kvc_pages_for(const struct kvc_lgroup *g, uint64_t len)
+{
+	return len / g->page_tokens + !!(len % g->page_tokens);
+}
+
+/* Of a group with a window: leading pages with tokens that stay visible. */
+static inline uint32_t kvc_sink_pages(const struct kvc_lgroup *g)
+{
+	return g->span ? kvc_pages_for(g, g->g.sinks) : 0;
+}
+
 /*
- * -EINVAL, -E2BIG, -EOPNOTSUPP; @why (of @why_len bytes, may be NULL) says
+ * The first page, past the sinks' ones, that whoever comes after @len tokens
+ * sees, or writes to. What is between is outside the window: its pages go back
+ * to the backend, and their places in a chain are NULL.
+ */
+static inline uint64_t kvc_first_page(const struct kvc_lgroup *g, uint64_t len)
+{
+	if (!g->span || len < g->span)
+		return 0;
+	return (len - g->span + 1) / g->page_tokens;
+}
+
+/* How many these are. */
+static inline uint64_t kvc_pages_gone(const struct kvc_lgroup *g, uint64_t len)
+{
+	uint64_t first = kvc_first_page(g, len), sinks = kvc_sink_pages(g);
+
+	return first - KVC_MIN(first, sinks);
+}
+
+/*
+ * -EINVAL, -E2BIG; @why (of @why_len bytes, may be NULL) says
  * what is wrong.
  */
 int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
@@ -264,7 +298,10 @@ static inline const void *kvc_page_ro(const struct kvc_cache *c,
 	return c->ro + kvc_page_number(handle) * c->l.page_size;
 }
 
-/* Drop one reference of each; the order is from a chain's root to its leaf. */
+/*
+ * Drop one reference of each that is not NULL; the order is from a chain's root
+ * to its leaf.
+ */
 void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
 		   uint32_t n);
 /* Give up to KVCACHE_MAX_PAGES references back to the backend. */
@@ -336,6 +373,7 @@ int kvc_lookup(struct kvc_cache *c, struct kvcache_lookup *lk,
  * @common: the same in the commons, if there is one
  * @by: [@n] key that each page was found by
  * @n: pages
+ * @first: NULL are the entries of @pages from the sinks' pages on to here
  * @nkeys: entries of @ends that are computed
  * @ncommon: entries of @common that are computed
  * @len: tokens
@@ -347,6 +385,7 @@ struct kvc_match {
 	uint8_t (*common)[KVCACHE_KEY_LEN];
 	uint8_t (*by)[KVCACHE_KEY_LEN];
 	uint32_t n;
+	uint32_t first;
 	uint32_t nkeys;
 	uint32_t ncommon;
 	uint32_t len;
@@ -382,6 +421,9 @@ bool kvc_match_copies(const struct kvc_cache *c, uint32_t group,
 		      const struct kvc_match *m);
 /* The longest length up to @len at which a page of every group ends. */
 uint32_t kvc_match_whole(const struct kvc_layout *l, uint32_t len);
+/* The same of a match: its pages are in every window before that length. */
+uint32_t kvc_match_shorter(const struct kvc_cache *c,
+			   const struct kvc_match *m);
 
 /* ---- predict.c -------------------------------------------------------- */
 
@@ -407,12 +449,14 @@ int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s);
 
 /**
  * struct kvc_chain - one group's pages of a sequence
- * @pages: [@n] the pages, reserved ones at the end
- * @numbers: [@n] their numbers, as kernels want them
+ * @pages: [@n] the pages, reserved ones at the end; NULL outside a window
+ * @numbers: [@n] their numbers, as kernels want them; 0, the null page's, there
  * @ends: key of the prefix that each full page ends (unless no_reuse)
  * @n: pages; 0 while the sequence is idle
  * @idle_n: while it is idle: entries of @pages, NULL where one was given back
  * @cap: room in the three
+ * @first: of a window: NULL are just the entries from the sinks' pages on to
+ *         here; 0 without one
  * @published: leading pages known to be published; others may be behind one
  *             that could not be
  * @root: key of the empty prefix
@@ -425,6 +469,7 @@ struct kvc_chain {
 	uint32_t n;
 	uint32_t idle_n;
 	uint32_t cap;
+	uint32_t first;
 	uint32_t published;
 	uint8_t root[KVCACHE_KEY_LEN];
 	uint8_t common_root[KVCACHE_KEY_LEN];
@@ -456,15 +501,27 @@ static inline void kvc_chain_set(struct kvc_chain *ch, uint32_t i,
 				 struct kvc_page *p)
 {
 	ch->pages[i] = p;
-	ch->numbers[i] = kvc_page_number(p->handle);
+	ch->numbers[i] = p ? kvc_page_number(p->handle) : 0;
 }
+
+/* ---- window.c --------------------------------------------------------- */
+
+/* Give back what has left the windows. */
+void kvc_seq_slide(struct kvc_seq *s);
+/* Are the pages that a row after @len tokens sees all there? */
+bool kvc_chain_serves(const struct kvc_lgroup *g, struct kvc_page *const *pages,
+		      uint32_t n, uint32_t len);
+/* Pages of a chain that are there. */
+uint32_t kvc_chain_held(const struct kvc_lgroup *g, const struct kvc_chain *ch);
+/* Of @n new tokens, those that a reservation in this group has pages for. */
+uint64_t kvc_window_step(const struct kvc_cache *c, uint32_t group,
+			 uint64_t n);
+/* The most pages that it has at once on its way to @len tokens, in steps of up
+ * to @step. */
+uint64_t kvc_window_peak(const struct kvc_cache *c, uint32_t group,
+			 uint64_t len, uint64_t step);
 
 /* ---- reserve.c -------------------------------------------------------- */
-
-static inline uint64_t kvc_pages_for(const struct kvc_lgroup *g, uint64_t len)
-{
-	return (len + g->page_tokens - 1) / g->page_tokens;
-}
 
 int kvc_tokens_grow(struct kvc_seq *s, uint32_t want);
 /* Pages that a sequence would take for @n more tokens, copies included. */

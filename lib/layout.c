@@ -58,9 +58,10 @@ static int check_group(const struct kvc_model *m, uint32_t i,
 		return refuse(why, -EINVAL, "group %u: unknown element type %u",
 			      i, kva_row_size(g->k_type, g->k_dim) ?
 			      g->v_type : g->k_type);
-	if (g->window || g->sinks)
-		return refuse(why, -EOPNOTSUPP,
-			      "group %u: sliding windows are not built yet", i);
+	if (g->sinks && !g->window)
+		return refuse(why, -EINVAL,
+			      "group %u: %u sinks without a window", i,
+			      g->sinks);
 	return 0;
 }
 
@@ -197,6 +198,7 @@ int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
 		struct kvc_lgroup *g = &l->group[i];
 
 		g->g = m->groups[i];
+		g->span = g->g.window;
 		if (!g->nlayers)
 			return refuse(&why, -EINVAL, "group %u has no layer", i);
 		g->token_bytes = (uint64_t)g->nlayers * g->g.kv_heads *
@@ -253,8 +255,8 @@ int kvc_footprint(const struct kvc_model *model, uint64_t page_size,
 		const struct kvc_lgroup *g = &l.group[i];
 		uint64_t pages, slack, gap;
 
-		pages = ntokens / g->page_tokens + !!(ntokens % g->page_tokens);
-		slack = pages * g->page_tokens - ntokens;
+		pages = kvc_pages_for(g, ntokens) - kvc_pages_gone(g, ntokens);
+		slack = kvc_pages_for(g, ntokens) * g->page_tokens - ntokens;
 		gap = page_size - g->page_tokens * g->token_bytes;
 		f.bytes_per_token += g->token_bytes;
 		if (__builtin_mul_overflow(pages, nseq, &pages) ||

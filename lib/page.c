@@ -103,7 +103,7 @@ void kvc_pages_put(struct kvc_cache *c, struct kvc_page *const *pages,
 		f.nr = 0;
 		for (i = at; i < end; i++) {
 			p = pages[i];
-			if (--p->refs)
+			if (!p || --p->refs)
 				continue;
 			if (!p->lost)
 				f.pages[f.nr++] = p->handle;

@@ -57,7 +57,12 @@ static int count_idle(struct kvc_cache *c, const struct kvc_match *m,
 
 	for (g = 0; g < c->l.ngroups; g++) {
 		for (i = 0; i < held[g]; i += n) {
-			n = KVC_MIN(held[g] - i, (uint32_t)KVCACHE_MAX_KEYS);
+			n = 1;
+			if (!m[g].pages[i])	/* outside the window */
+				continue;
+			while (n < KVCACHE_MAX_KEYS && i + n < held[g] &&
+			       m[g].pages[i + n])
+				n++;
 			lk.nr_keys = n;
 			memcpy(lk.keys, m[g].by[i], n * KVCACHE_KEY_LEN);
 			rc = kvc_call(c->ctx, KVCACHE_NR_LOOKUP, &lk);
@@ -69,6 +74,20 @@ static int count_idle(struct kvc_cache *c, const struct kvc_match *m,
 	return 0;
 }
 
+/* Pages for a prompt of which @have tokens are cached, and for what follows. */
+static uint64_t pages_for_prompt(const struct kvc_cache *c, uint32_t group,
+				 uint32_t have, uint32_t ntokens,
+				 uint64_t total)
+{
+	const struct kvc_lgroup *g = &c->l.group[group];
+
+	/* What follows goes where the window has left room, token by token. */
+	if (g->span && c->o.step)
+		total = KVC_MIN(total, (uint64_t)ntokens + 1);
+	return kvc_pages_for(g, have +
+			     kvc_window_step(c, group, total - have));
+}
+
 /*
  * A new conversation: find what kvc_seq_prefix() would, ask for room beside
  * it, and give it back.
@@ -76,7 +95,7 @@ static int count_idle(struct kvc_cache *c, const struct kvc_match *m,
 static int predict_match(struct kvc_cache *c, struct kvc_match *m,
 			 uint32_t ntokens, uint64_t total, struct kvc_room *r)
 {
-	uint64_t pages = 0, whole = 0;
+	uint64_t pages = 0, whole = 0, most = 0;
 	uint32_t g, i, held[KVC_MAX_GROUPS];
 	struct kvc_supply s;
 	int rc;
@@ -91,7 +110,9 @@ static int predict_match(struct kvc_cache *c, struct kvc_match *m,
 		held[g] = m[g].n - kvc_match_copies(c, g, &m[g]);
 		i = m[g].len / l->page_tokens;
 		whole += i;
-		pages += kvc_pages_for(l, total);
+		pages += pages_for_prompt(c, g, m[g].len, ntokens, total);
+		most += kvc_window_peak(c, g, total,
+			kvc_window_step(c, g, ntokens - m[g].len));
 		/* A page held in part is given back once its rows are copied. */
 		kvc_pages_put(c, m[g].pages + i, m[g].n - i);
 		m[g].n = i;
@@ -103,7 +124,8 @@ static int predict_match(struct kvc_cache *c, struct kvc_match *m,
 	if (rc)
 		return rc;
 	r->fits = !s.status;
-	r->possible = pages <= s.limit;
+	r->most_pages = most;
+	r->possible = most <= s.limit;
 	for (g = 0; g < c->l.ngroups; g++) {
 		kvc_pages_put(c, m[g].pages, m[g].n);
 		m[g].n = 0;
@@ -143,7 +165,8 @@ static int predict(struct kvc_cache *c, const struct kvc_seq *seq,
 	r.available_pages = s.available;
 	if (held) {
 		r.fits = !s.status;
-		r.possible = held + r.new_pages <= s.limit;
+		r.most_pages = held + r.new_pages;
+		r.possible = r.most_pages <= s.limit;
 		*out = r;
 		return 0;
 	}

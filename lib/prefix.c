@@ -6,8 +6,13 @@
  * one more page may begin with what comes next: a published one, found by its
  * block keys or by this context's index of tokens, or one that a sequence of
  * this context is still writing. Any length up to that is a hit, since rows
- * can be copied one by one; so what all groups can serve is the least of
- * theirs. A match holds a reference on each of its pages from the moment that
+ * can be copied one by one; so what all groups without a window can serve is
+ * the least of theirs.
+ *
+ * A group with a window serves a length if its sinks and the pages in the
+ * window before that length are there, whatever is between them. So it is asked
+ * last, from the longest length down, and what is less than it found asks
+ * it anew. A match holds a reference on each of its pages from the moment that
  * the page is found.
  */
 #include <stdlib.h>
@@ -105,10 +110,11 @@ static int match_run(const struct search *s, uint32_t npages, bool common)
 	return 0;
 }
 
-static int match_whole(const struct search *s)
+/* Pages from where the match ends on, as far as there are any before @npages. */
+static int match_whole(const struct search *s, uint32_t npages)
 {
-	uint32_t npages = s->max / s->g->page_tokens, was;
 	struct kvc_match *m = s->m;
+	uint32_t was;
 	struct kvc_page *p;
 	int rc;
 
@@ -132,6 +138,91 @@ static int match_whole(const struct search *s)
 	}
 	/* What follows is a page of the own chain, whoever has these. */
 	compute_ends(s, m->n, false);
+	return 0;
+}
+
+/* The end of the last page before @end that one of the domains has. */
+static int last_in(const struct search *s, uint32_t end, bool common,
+		   uint32_t *out)
+{
+	struct kvcache_lookup lk = {
+		.flags = KVCACHE_LOOKUP_PEEK,
+		.pool = s->c->o.pool,
+		.keys_per_page = 1,
+		.tail = 1,
+	};
+	uint32_t first;
+	int rc;
+
+	compute_ends(s, end, common);
+	for (; end > *out; end = first) {
+		first = end - KVC_MIN(end, (uint32_t)KVCACHE_MAX_KEYS);
+		lk.nr_keys = end - first;
+		memcpy(lk.keys, (common ? s->m->common : s->m->ends)[first],
+		       lk.nr_keys * KVCACHE_KEY_LEN);
+		rc = kvc_call(s->c->ctx, KVCACHE_NR_LOOKUP, &lk);
+		if (rc)
+			return rc;
+		if (!lk.out_nr_keys)
+			continue;
+		*out = KVC_MAX(*out, first + lk.out_nr_keys);
+		break;
+	}
+	return 0;
+}
+
+/* The end of the last page before @end that there is anywhere; or *@out. */
+static int last_page(const struct search *s, uint32_t end, uint32_t *out)
+{
+	int rc;
+
+	rc = last_in(s, end, false, out);
+	if (!rc && s->common_root)
+		rc = last_in(s, end, true, out);
+	for (; !rc && end > *out; end--)
+		if (private_page(s, end - 1))
+			*out = end;
+	return rc;
+}
+
+static void forget_pages(const struct search *s, uint32_t from)
+{
+	struct kvc_match *m = s->m;
+
+	kvc_pages_put(s->c, m->pages + from, m->n - from);
+	memset(m->pages + from, 0, (m->n - from) * sizeof(*m->pages));
+	m->n = from;
+}
+
+/* The sinks' pages, and the window's before as many whole pages as can be. */
+static int match_window(const struct search *s)
+{
+	uint32_t end = s->max / s->g->page_tokens, sinks, before, last;
+	struct kvc_match *m = s->m;
+	int rc;
+
+	sinks = KVC_MIN(kvc_sink_pages(s->g), end);
+	rc = match_whole(s, sinks);
+	if (rc || m->n < sinks)
+		return rc;
+	before = kvc_pages_for(s->g, s->g->span - 1);
+	while (end > sinks) {
+		m->first = KVC_MAX(sinks, end - KVC_MIN(end, before));
+		m->n = m->first;
+		rc = match_whole(s, end);
+		if (rc || m->n == end)
+			return rc;
+		/* None that needs the page that is missing. */
+		end = m->n;
+		forget_pages(s, m->first);
+		last = sinks;
+		rc = last_page(s, end, &last);
+		if (rc)
+			return rc;
+		end = last;
+	}
+	m->first = 0;
+	m->n = sinks;
 	return 0;
 }
 
@@ -250,6 +341,16 @@ static int match_part(const struct search *s)
 	return 0;
 }
 
+static void match_free(struct kvc_cache *c, struct kvc_match *m)
+{
+	kvc_pages_put(c, m->pages, m->n);
+	free(m->pages);
+	free(m->ends);
+	free(m->by);
+	free(m->common);
+	memset(m, 0, sizeof(*m));
+}
+
 static int match_group(const struct search *s)
 {
 	uint32_t room = s->max / s->g->page_tokens + 1;
@@ -263,38 +364,65 @@ static int match_group(const struct search *s)
 	if (!s->m->pages || !s->m->ends || !s->m->by ||
 	    (s->common_root && !s->m->common))
 		return -ENOMEM;
-	rc = match_whole(s);
+	rc = s->g->span ? match_window(s) :
+			      match_whole(s, s->max / s->g->page_tokens);
 	if (rc)
 		return rc;
 	s->m->len = s->m->n * s->g->page_tokens;
 	return s->m->len < s->max ? match_part(s) : 0;
 }
 
+/* One group, up to *@len tokens, which is what it serves then. */
+static int match_upto(struct kvc_cache *c, const struct kvc_seq *seq,
+		      uint32_t group, const uint32_t *tokens, uint32_t *len,
+		      struct kvc_match *m)
+{
+	const struct search s = {
+		.c = c,
+		.g = &c->l.group[group],
+		.group = group,
+		.root = seq ? seq->chain[group].root : c->root[group],
+		.common_root = !c->o.commons ? NULL :
+			       seq ? seq->chain[group].common_root :
+			       c->common_root[group],
+		.tokens = tokens,
+		.max = *len,
+		.m = m,
+	};
+	int rc;
+
+	/* Of whole pages and rows any shorter prefix is one too. */
+	if (m->pages && (m->len == *len || !s.g->span))
+		return 0;
+	match_free(c, m);
+	rc = match_group(&s);
+	*len = m->len;
+	return rc;
+}
+
 int kvc_match(struct kvc_cache *c, const struct kvc_seq *seq,
 	      const uint32_t *tokens, uint32_t max, struct kvc_match *m)
 {
-	uint32_t len = max, i;
+	uint32_t len = max, i, was;
 	int rc;
 
 	for (i = 0; i < c->l.ngroups; i++) {
-		const struct search s = {
-			.c = c,
-			.g = &c->l.group[i],
-			.group = i,
-			.root = seq ? seq->chain[i].root : c->root[i],
-			.common_root = !c->o.commons ? NULL :
-				       seq ? seq->chain[i].common_root :
-				       c->common_root[i],
-			.tokens = tokens,
-			.max = len,
-			.m = &m[i],
-		};
-
-		rc = match_group(&s);
+		if (c->l.group[i].span)
+			continue;
+		rc = match_upto(c, seq, i, tokens, &len, &m[i]);
 		if (rc)
 			return rc;
-		len = m[i].len;
 	}
+	do {
+		was = len;
+		for (i = 0; i < c->l.ngroups; i++) {
+			if (!c->l.group[i].span)
+				continue;
+			rc = match_upto(c, seq, i, tokens, &len, &m[i]);
+			if (rc)
+				return rc;
+		}
+	} while (len < was);
 	kvc_match_trim(c, m, len);
 	return 0;
 }
@@ -308,18 +436,14 @@ void kvc_match_trim(struct kvc_cache *c, struct kvc_match *m, uint32_t len)
 		kvc_pages_put(c, m[i].pages + keep, m[i].n - keep);
 		m[i].n = keep;
 		m[i].len = len;
+		m[i].first = KVC_MIN(m[i].first, keep);
 	}
 }
 
 void kvc_match_put(struct kvc_cache *c, struct kvc_match *m)
 {
-	for (uint32_t i = 0; i < c->l.ngroups; i++) {
-		kvc_pages_put(c, m[i].pages, m[i].n);
-		free(m[i].pages);
-		free(m[i].ends);
-		free(m[i].by);
-		free(m[i].common);
-	}
+	for (uint32_t i = 0; i < c->l.ngroups; i++)
+		match_free(c, &m[i]);
 }
 
 bool kvc_match_copies(const struct kvc_cache *c, uint32_t group,
@@ -357,7 +481,9 @@ int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n,
 
 		parts += m[i].len % g->page_tokens != 0;
 		copies += kvc_match_copies(c, i, &m[i]);
-		fresh += kvc_pages_for(g, n) - m[i].len / g->page_tokens;
+		fresh += kvc_pages_for(g, m[i].len +
+				kvc_window_step(c, i, n - m[i].len)) -
+			 m[i].len / g->page_tokens;
 	}
 	/* A shared page is still held when it is copied for the next token. */
 	if (copies < parts) {
@@ -370,7 +496,7 @@ int kvc_match_fit(struct kvc_cache *c, struct kvc_match *m, uint32_t n,
 	if (parts)
 		rc = has_room(c, parts);
 	if (!rc)
-		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len));
+		kvc_match_trim(c, m, kvc_match_shorter(c, m));
 	return KVC_MIN(rc, 0);
 }
 
@@ -383,6 +509,23 @@ uint32_t kvc_match_whole(const struct kvc_layout *l, uint32_t len)
 
 		len -= rest;
 		i = rest ? 0 : i + 1;
+	}
+	return len;
+}
+
+uint32_t kvc_match_shorter(const struct kvc_cache *c,
+			   const struct kvc_match *m)
+{
+	uint32_t len = m[0].len, i = 0;
+
+	while (i < c->l.ngroups) {
+		len = kvc_match_whole(&c->l, len);
+		for (i = 0; i < c->l.ngroups; i++)
+			if (!kvc_chain_serves(&c->l.group[i], m[i].pages,
+					      m[i].n, len))
+				break;
+		if (i < c->l.ngroups)
+			len--;
 	}
 	return len;
 }

@@ -44,6 +44,9 @@ static void describe(struct kvc_seq *s, uint32_t group, uint32_t i,
 	/* What forked sequences hold in common cannot be exchanged. */
 	if (s->c->o.no_dedup || ch->pages[i]->refs > 1)
 		pp->flags = KVCACHE_PUBLISH_NODEDUP;
+	/* Of a window's pages the first is of least use. */
+	if (g->span)
+		pp->flags |= KVCACHE_PUBLISH_WINDOW;
 	pp->priority = s->priority;
 	pp->ttl_ns = s->ttl_ns;
 	if (i)
@@ -186,7 +189,7 @@ static void remember_full(struct kvc_seq *s, uint32_t group, uint32_t full)
 	};
 
 	for (uint32_t i = ch->published; i < full; i++) {
-		if (ch->pages[i]->indexed)
+		if (!ch->pages[i] || ch->pages[i]->indexed)
 			continue;
 		memcpy(key.key, ch->ends[i], KVCACHE_KEY_LEN);
 		remember(s, group, i, &key);
@@ -208,7 +211,7 @@ int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail)
 	if (tail && s->len % P && ch->pages[full]->refs == 1)
 		end++;
 	for (i = ch->published; !rc && i < end; i++) {
-		if (!ch->pages[i]->shared)
+		if (ch->pages[i] && !ch->pages[i]->shared)
 			at[n++] = i;
 		if (n && (n == KVCACHE_MAX_PUBLISH || i + 1 == end ||
 			  is_common(s, group, at[0]) !=
@@ -217,7 +220,9 @@ int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail)
 			n = 0;
 		}
 	}
-	while (ch->published < full && ch->pages[ch->published]->shared)
+	/* What left a window unpublished has no page to publish any more. */
+	while (ch->published < full && (!ch->pages[ch->published] ||
+					ch->pages[ch->published]->shared))
 		ch->published++;
 	if (rc == -EDQUOT || rc == -ENOSPC || rc == -ENOMEM)
 		return 0;

@@ -46,7 +46,12 @@ int kvc_tokens_grow(struct kvc_seq *s, uint32_t want)
 
 static uint64_t missing(const struct kvc_seq *s, uint32_t group, uint64_t n)
 {
-	uint64_t want = kvc_pages_for(&s->c->l.group[group], s->len + n);
+	uint64_t want;
+
+	/* A planned step has pages for all of its tokens, whatever a window. */
+	if (!s->batch)
+		n = kvc_window_step(s->c, group, n);
+	want = kvc_pages_for(&s->c->l.group[group], s->len + n);
 
 	return want - KVC_MIN(want, s->chain[group].n);
 }

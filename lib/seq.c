@@ -136,7 +136,7 @@ static int take_pages(struct kvc_seq *s, uint32_t group, struct kvc_match *m,
 	if (rc)
 		return rc;
 	for (i = 0; i < n; i++) {
-		s->c->st.pages_found += m->pages[i]->shared;
+		s->c->st.pages_found += m->pages[i] && m->pages[i]->shared;
 		kvc_chain_set(ch, ch->n++, m->pages[i]);
 	}
 	if (copy) {
@@ -146,6 +146,7 @@ static int take_pages(struct kvc_seq *s, uint32_t group, struct kvc_match *m,
 		kvc_pages_put(s->c, &m->pages[n], 1);
 	}
 	m->n = 0;
+	ch->first = m->first;
 	if (m->len)
 		memcpy(ch->ends, m->ends, (m->len / P) * sizeof(*ch->ends));
 	return 0;
@@ -160,7 +161,8 @@ static void remember_found(struct kvc_seq *s, uint32_t group,
 	struct kvcache_key key = { .fill = P };
 
 	for (i = 0; i < s->len / P; i++) {
-		if (ch->pages[i]->indexed || !ch->pages[i]->shared)
+		if (!ch->pages[i] || ch->pages[i]->indexed ||
+		    !ch->pages[i]->shared)
 			continue;
 		memcpy(key.key, m->by[i], KVCACHE_KEY_LEN);
 		kvc_index_add(s->c, ch->pages[i], kvc_chain_parent(ch, i),
@@ -174,7 +176,7 @@ static bool lost_any(struct kvc_cache *c, const struct kvc_match *m)
 	kvc_lost_poll(c->ctx);
 	for (uint32_t g = 0; c->nlost && g < c->l.ngroups; g++)
 		for (uint32_t i = 0; i < m[g].n; i++)
-			if (m[g].pages[i]->lost)
+			if (m[g].pages[i] && m[g].pages[i]->lost)
 				return true;
 	return false;
 }
@@ -190,7 +192,7 @@ static int take_match(struct kvc_seq *s, struct kvc_match *m,
 	rc = get_copies(c, m, copy);
 	if (rc && rc != -ENOMEM) {
 		/* Others were faster: whole pages then. */
-		kvc_match_trim(c, m, kvc_match_whole(&c->l, m[0].len));
+		kvc_match_trim(c, m, kvc_match_shorter(c, m));
 		rc = get_copies(c, m, copy);
 	}
 	if (!rc && lost_any(c, m))
@@ -212,6 +214,7 @@ static int take_match(struct kvc_seq *s, struct kvc_match *m,
 	s->len = m[0].len;
 	for (i = 0; i < c->l.ngroups; i++)
 		remember_found(s, i, &m[i]);
+	kvc_seq_slide(s);
 	c->st.reused_tokens += s->len;
 	c->st.copied_tokens += most;
 	return 0;
@@ -222,6 +225,7 @@ fail:
 			kvc_pages_put(c, &copy[i], 1);
 		kvc_pages_put(c, s->chain[i].pages, s->chain[i].n);
 		s->chain[i].n = 0;
+		s->chain[i].first = 0;
 	}
 	return rc;
 }
@@ -259,7 +263,8 @@ static int take_back(struct kvc_seq *s, struct kvc_chain *aside, uint32_t n)
 			aside[i] = old;
 		} else {
 			had = kvc_pages_for(&s->c->l.group[i], s->len);
-			want = kvc_pages_for(&s->c->l.group[i], n);
+			want = kvc_pages_for(&s->c->l.group[i], s->len +
+				kvc_window_step(s->c, i, n - s->len));
 			want = KVC_MIN(want - had, aside[i].n);
 			for (k = 0; k < want; k++)
 				kvc_chain_set(ch, ch->n++, aside[i].pages[k]);
@@ -357,10 +362,12 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 		n = kvc_pages_for(&c->l.group[i], s->len);
 		full = s->len / c->l.group[i].page_tokens;
 		for (k = 0; k < n; k++) {
-			from->pages[k]->refs++;
+			if (from->pages[k])
+				from->pages[k]->refs++;
 			kvc_chain_set(to, k, from->pages[k]);
 		}
 		to->n = n;
+		to->first = from->first;
 		to->published = from->published;
 		if (full)
 			memcpy(to->ends, from->ends, full * sizeof(*to->ends));
@@ -386,6 +393,12 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 		return kvc_fail(s->c->ctx, -EINVAL,
 				"truncate to %u tokens: there are %u", len,
 				s->len);
+	for (i = 0; i < s->c->l.ngroups; i++)
+		if (!kvc_chain_serves(&s->c->l.group[i], s->chain[i].pages,
+				      s->chain[i].n, len))
+			return kvc_fail(s->c->ctx, -ENODATA,
+					"truncate to %u tokens: the window before them was given back: truncate to 0, and begin with kvc_seq_prefix()",
+					len);
 	for (i = 0; i < s->c->l.ngroups; i++) {
 		const struct kvc_lgroup *g = &s->c->l.group[i];
 		struct kvc_chain *ch = &s->chain[i];
@@ -393,6 +406,7 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 		keep = kvc_pages_for(g, len);
 		kvc_pages_put(s->c, ch->pages + keep, ch->n - keep);
 		ch->n = keep;
+		ch->first = KVC_MIN(ch->first, keep);
 		ch->published = KVC_MIN(ch->published, len / g->page_tokens);
 	}
 	s->len = len;
@@ -411,7 +425,7 @@ uint32_t kvc_seq_pages(const struct kvc_seq *s)
 	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
 		const struct kvc_chain *ch = &s->chain[i];
 
-		n += ch->n;
+		n += kvc_chain_held(&s->c->l.group[i], ch);
 		for (uint32_t k = 0; s->idle && k < ch->idle_n; k++)
 			n += ch->pages[k] != NULL;
 	}
@@ -426,7 +440,7 @@ uint32_t kvc_seq_handles(const struct kvc_seq *s, uint32_t group,
 	if (group >= s->c->l.ngroups)
 		return 0;
 	for (uint32_t i = 0; i < n && i < ch->n; i++)
-		out[i] = ch->pages[i]->handle;
+		out[i] = ch->pages[i] ? ch->pages[i]->handle : 0;
 	return ch->n;
 }
 
@@ -465,6 +479,12 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 				"head %u of %u, tokens %u to %llu of %u", head,
 				g->g.kv_heads, first,
 				(unsigned long long)first + n, s->len);
+	for (k = first / g->page_tokens; n && k <= (first + n - 1) /
+	     g->page_tokens; k++)
+		if (!ch->pages[k])
+			return kvc_fail(s->c->ctx, -ENODATA,
+					"layer %u, tokens %u to %u: outside the window, and given back",
+					layer, first, first + n);
 	row = is_v ? kva_row_size(g->g.v_type, g->g.v_dim) :
 		     kva_row_size(g->g.k_type, g->g.k_dim);
 	kvc_layout_view(l, layer, s->c->ro, &v);

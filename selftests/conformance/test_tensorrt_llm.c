@@ -326,4 +326,32 @@ CASE(statistics_of_a_request)
 	kit_close(&k);
 }
 
+/* c3.20: a text far longer than the window; a chunk has more for as long. */
+CASE(cyclic_window)
+{
+	uint32_t t[400], n;
+	struct kvc_item item = { .n = 40 };
+	struct kit k;
+
+	kit_open(&k, SPEC(4, 32, .window = 16));
+	kit_count(t, 400, 0);
+	item.seq = kit_seq(&k, NULL);
+	for (n = 0; n < 200; n += 40) {
+		item.tokens = t + n;
+		ASSERT_EQ(0, kvc_batch_plan(k.b, &item, 1));
+		EXPECT_EQ(n ? 14 : 10, kvc_seq_pages(item.seq));
+		kit_append(&k, &item, 1, NULL);
+		ASSERT_EQ(0, kvc_batch_commit(k.b));
+		EXPECT_EQ(4, kvc_seq_pages(item.seq));
+	}
+	for (; n < 400; n++) {
+		ASSERT_EQ(0, kit_add(&k, item.seq, t + n, 1));
+		EXPECT_LE(kvc_seq_pages(item.seq), 5);
+		EXPECT_GE(kvc_seq_pages(item.seq), 4);
+	}
+	kit_check(&k, item.seq);
+	kvc_seq_free(item.seq, 0);
+	kit_close(&k);
+}
+
 TEST_HARNESS_MAIN

@@ -176,6 +176,50 @@ CASE(batch_repeat_interleave)
 	kit_close(&k);
 }
 
+/* c4.3: a window of 4, a fifth token; and six at once, which all see theirs. */
+CASE(sliding_update)
+{
+	uint32_t t[6], n;
+	struct kvc_seq *s;
+	struct kit k;
+	char row[64];
+
+	kit_count(t, 6, 1);
+	for (n = 5; n <= 6; n++) {
+		kit_open(&k, SPEC(1, 8, .window = 5));
+		s = kit_seq(&k, NULL);
+		/* Whoever is next sees four before it. */
+		ASSERT_EQ(0, kit_add(&k, s, t, n == 5 ? 4 : 6));
+		if (n == 5)
+			ASSERT_EQ(0, kit_add(&k, s, t + 4, 1));
+		kit_check(&k, s);
+		EXPECT_EQ(4, kvc_seq_pages(s));
+		EXPECT_EQ(-ENODATA, kvc_seq_read(s, 0, 0, 0, n - 5, 1, row));
+		EXPECT_EQ(0, kvc_seq_read(s, 0, 0, 0, n - 4, 1, row));
+		kvc_seq_free(s, 0);
+		kit_close(&k);
+	}
+}
+
+/* c4.7: what a window has left behind cannot come back. */
+CASE(crop_of_a_window)
+{
+	uint32_t t[9];
+	struct kvc_seq *s;
+	struct kit k;
+
+	kit_count(t, 9, 0);
+	kit_open(&k, SPEC(1, 16, .window = 4));
+	s = kit_begin(&k, t, 3, NULL);
+	ASSERT_EQ(0, kvc_seq_truncate(s, 2));
+	ASSERT_EQ(0, kit_add(&k, s, t, 7));
+	EXPECT_EQ(-ENODATA, kvc_seq_truncate(s, 8));
+	EXPECT_EQ(9, kvc_seq_len(s));
+	kit_check(&k, s);
+	kvc_seq_free(s, 0);
+	kit_close(&k);
+}
+
 /* c4.7: crop(n), and crop(-n) as what is left. */
 CASE(crop)
 {

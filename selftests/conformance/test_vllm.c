@@ -499,6 +499,56 @@ CASE(lookahead)
 	kit_close(&k);
 }
 
+/* c1.13: blocks of 2 and a window of 4: what is null after so many tokens. */
+CASE(window_release)
+{
+	static const uint32_t null[][2] = {
+		{ 4, 0 }, { 5, 1 }, { 6, 1 }, { 7, 2 }, { 11, 4 },
+	};
+	uint64_t got[6];
+	uint32_t t[11], i, j, n;
+	struct kvc_seq *s;
+	struct kit k;
+
+	kit_open(&k, SPEC(2, 10, .window = 4));
+	kit_count(t, 11, 0);
+	s = kit_seq(&k, NULL);
+	for (i = 0; i < NR(null); i++) {
+		n = kvc_seq_len(s);
+		ASSERT_EQ(0, kit_add(&k, s, t + n, null[i][0] - n));
+		kit_blocks(s, got, 6);
+		for (j = 0; j < (null[i][0] + 1) / 2; j++)
+			EXPECT_EQ(j < null[i][1], got[j] == 0);
+	}
+	kvc_seq_free(s, 0);
+	kit_close(&k);
+}
+
+/* c1.16: 64 blocks of all tokens, and 13 at most of a window: 77 admit 512. */
+CASE(window_admission)
+{
+	static const uint32_t pools[] = { 77, 76, 5 };
+	uint32_t t[512], i, n;
+	struct kvc_room room;
+	struct kvc_seq *s;
+	struct kit k;
+
+	kit_count(t, 512, 0);
+	for (i = 0; i < NR(pools); i++) {
+		kit_open(&k, SPEC(8, pools[i], .ngroups = 2, .window = 64,
+				  .o.step = 32, .o.no_reuse = 1));
+		ASSERT_EQ(0, kvc_predict(k.c, NULL, t, 512, 0, &room));
+		EXPECT_EQ(77, room.most_pages);
+		EXPECT_EQ(i == 0, room.possible);
+		s = kit_seq(&k, NULL);
+		EXPECT_EQ(i < 2 ? 0 : -E2BIG, kvc_seq_reserve(s, 512, 0));
+		for (n = 0; room.possible && n < 512; n += 32)
+			ASSERT_EQ(0, kit_add(&k, s, t + n, 32));
+		kvc_seq_free(s, 0);
+		kit_close(&k);
+	}
+}
+
 /* ---- the scheduler of kvcache-run ---------------------------------------- */
 
 /* 2 layers x 2 heads x 64 x (K, V) x f32 = 2 KiB a token: 16 in a page. */

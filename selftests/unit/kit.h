@@ -36,6 +36,8 @@ struct kit_spec {
 	uint32_t kv_heads;
 	uint32_t ngroups;	/* the second: layer 1, one KV head, f16 */
 	uint32_t row_major;
+	uint32_t window;	/* of the last group */
+	uint32_t sinks;
 	uint32_t commons;	/* publish into a tenant of at most so many pages */
 	struct kvc_cache_opts o;
 };
@@ -147,6 +149,8 @@ static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 		.kv_heads = 1, .k_dim = KIT_DIM, .v_dim = KIT_DIM,
 		.k_type = KVC_F16, .v_type = KVC_F16,
 	};
+	k->g[spec->ngroups == 2].window = spec->window;
+	k->g[spec->ngroups == 2].sinks = spec->sinks;
 	k->m = (struct kvc_model) {
 		.sz = sizeof(k->m),
 		.nlayers = KIT_LAYERS,
@@ -157,9 +161,9 @@ static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 		.page_tokens = spec->page_tokens ? spec->page_tokens : 4,
 		.row_major = spec->row_major,
 	};
-	/* The second group takes what fits, so its pages have more tokens. */
+	/* Unless told, each group takes what fits: the second's pages have more. */
 	if (spec->ngroups == 2)
-		k->m.page_tokens = 0;
+		k->m.page_tokens = spec->page_tokens;
 	if (spec->commons)
 		o.domain = kit_commons(k, spec->commons);
 	o.sz = sizeof(o);
@@ -342,7 +346,20 @@ static inline bool kit_row_is(const struct kit *k, uint32_t layer, int is_v,
 	return true;
 }
 
-/* Every stored row is the one that the sequence's tokens say. */
+/* Must a token's row be there, when @len tokens are? */
+static inline bool kit_is_kept(const struct kit *k, uint32_t layer,
+			       uint32_t len, uint32_t i)
+{
+	const struct kvc_group *g = kit_group(k, layer);
+
+	return !g->window || k->c->o.keep_all || i < g->sinks ||
+	       (uint64_t)i + g->window > len;
+}
+
+/*
+ * Every stored row is the one that the sequence's tokens say; those that left
+ * a window are there too, or -ENODATA.
+ */
 static inline void kit_check_extra(const struct kit *k, const struct kvc_seq *s,
 				   const char *extra)
 {
@@ -350,7 +367,7 @@ static inline void kit_check_extra(const struct kit *k, const struct kvc_seq *s,
 	size_t row;
 	uint64_t history;
 	char *rows;
-	int is_v;
+	int is_v, rc;
 
 	for (layer = 0; layer < KIT_LAYERS; layer++) {
 		const struct kvc_group *g = kit_group(k, layer);
@@ -359,12 +376,21 @@ static inline void kit_check_extra(const struct kit *k, const struct kvc_seq *s,
 		rows = malloc(len * row + 1);
 		for (is_v = 0; is_v <= 1; is_v++) {
 			for (head = 0; head < g->kv_heads; head++) {
-				ASSERT_EQ(0, kvc_seq_read(s, layer, is_v, head,
-							  0, len, rows));
+				rc = kvc_seq_read(s, layer, is_v, head, 0, len,
+						  rows);
+				ASSERT_TRUE(!rc || (g->window &&
+						    rc == -ENODATA));
 				history = kit_seed(extra);
 				for (i = 0; i < len; i++) {
 					history = kit_mix(history,
 						kvc_seq_tokens(s)[i]);
+					if (rc && kvc_seq_read(s, layer, is_v,
+							head, i, 1,
+							rows + i * row)) {
+						ASSERT_FALSE(kit_is_kept(k,
+							layer, len, i));
+						continue;
+					}
 					ASSERT_TRUE(kit_row_is(k, layer, is_v,
 							       head, history,
 							       rows + i * row));

@@ -275,10 +275,10 @@ TEST(caches)
 	EXPECT_EQ(0, kvc_cache_page_tokens(c, 1));
 	EXPECT_EQ(2, kvc_cache_nthreads(c));
 	kvc_cache_destroy(c);
-	g.window = 128;
-	EXPECT_EQ(-EOPNOTSUPP, kvc_cache_create(ctx, &m, &o, &c));
-	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "window"));
-	g.window = 0;
+	g.sinks = 4;
+	EXPECT_EQ(-EINVAL, kvc_cache_create(ctx, &m, &o, &c));
+	EXPECT_NE(NULL, strstr(kvc_errmsg(ctx), "4 sinks without a window"));
+	g.sinks = 0;
 	g.k_dim = 1024;
 	g.kv_heads = m.q_heads = 64;
 	EXPECT_EQ(-E2BIG, kvc_cache_create(ctx, &m, &o, &c));

@@ -19,6 +19,7 @@ struct world {
 	struct naive n[NSEQ];
 	uint64_t rng;
 	uint64_t refused, forks;
+	bool windows;
 };
 
 static uint32_t pick(struct world *w, uint32_t n)
@@ -79,8 +80,16 @@ static void fork_one(struct world *w, struct naive *n)
 
 static void truncate_one(struct world *w, struct naive *n)
 {
-	n->len = pick(w, n->len + 1);
-	ASSERT_EQ(0, kvc_seq_truncate(n->s, n->len));
+	uint32_t len = pick(w, n->len + 1);
+	int rc = kvc_seq_truncate(n->s, len);
+
+	/* The window before it may be gone. */
+	if (rc) {
+		ASSERT_EQ(-ENODATA, rc);
+		ASSERT_TRUE(w->windows && len);
+	} else {
+		n->len = len;
+	}
 	compare(w, n);
 }
 
@@ -154,6 +163,7 @@ static void play(const struct kit_spec *spec, uint32_t ops, uint64_t seed)
 
 	kit_open(&w->k, spec);
 	w->rng = seed;
+	w->windows = spec->window;
 	for (uint32_t op = 0; op < ops; op++) {
 		struct naive *n = &w->n[pick(w, NSEQ)];
 		uint32_t what = pick(w, 20);
@@ -230,6 +240,25 @@ TEST_TIMEOUT(pages_of_5_in_f16, 600)
 	play(&(struct kit_spec) {
 		.pages = 200, .page_tokens = 5, .type = KVC_F16,
 	}, 10000, 5);
+}
+
+TEST_TIMEOUT(a_window, 600)
+{
+	play(&(struct kit_spec) { .pages = 100, .window = 11 }, 15000, 7);
+}
+
+TEST_TIMEOUT(windows_with_sinks, 600)
+{
+	play(&(struct kit_spec) {
+		.pages = 60, .window = 6, .sinks = 5, .commons = 30,
+	}, 15000, 8);
+}
+
+TEST_TIMEOUT(a_group_with_a_window_and_one_without, 600)
+{
+	play(&(struct kit_spec) {
+		.pages = 80, .ngroups = 2, .window = 20, .sinks = 1,
+	}, 15000, 9);
 }
 
 TEST_HARNESS_MAIN

@@ -199,9 +199,13 @@ int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns);
  * @v_dim: elements in a V row, likewise
  * @k_type: KVC_F32, _F16 or _BF16
  * @v_type: likewise
- * @window: tokens that a row sees, its own included; 0 for all (others are
- *          -EOPNOTSUPP so far)
- * @sinks: first tokens that stay visible; 0
+ * @window: tokens that a row sees, its own included; 0 for all
+ * @sinks: with a window: first tokens of a sequence that stay visible
+ *
+ * Pages that are wholly outside the window go back when the step that left them
+ * behind is committed, but those with sinks: between steps a sequence has at
+ * most ceil((@window - 1) / P) + 1 pages of P tokens in such a group, and
+ * ceil(@sinks / P) more. What is published stays cached, as any page.
  */
 struct kvc_group {
 	uint32_t kv_heads;
@@ -247,9 +251,11 @@ struct kvc_model {
  * @bytes_per_token: sum over layers of kv_heads x (k_dim x bytes of K +
  *                   v_dim x bytes of V); 2 x layers x kv_heads x head_dim x
  *                   bytes for equal K and V
- * @used_bytes: @bytes_per_token x tokens x sequences
+ * @used_bytes: @bytes_per_token x tokens x sequences, less what is of pages
+ *              that have left a window
  * @pages: pages held
- * @held_bytes: bytes in those pages
+ * @held_bytes: bytes in those pages; of a group with a window, in those that
+ *              are in it
  * @layout_bytes: of @held_bytes, what no token slot covers
  * @unused_bytes: of @held_bytes, slots that hold no token yet
  *
@@ -297,6 +303,11 @@ int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
  * @salt: seeds every key; zeros for none. Those who share pages have the same
  * @commons: tenant for what many may know, see kvc_seq_opts.common; 0 for none
  * @commons_salt: @salt of the pages in @commons
+ * @step: most tokens that one step of one sequence will have, or 0. Groups with
+ *        a window reserve pages for so many only, as those that leave the window
+ *        make room; 0: for all
+ * @keep_all: keep pages that have left a window, as if there were none: for
+ *            comparison
  *
  * Full pages of what is common are published into @commons, if it lets this
  * tenant and has room, and all else into @domain. Pages are looked for in both,
@@ -316,6 +327,8 @@ struct kvc_cache_opts {
 	uint8_t salt[32];
 	uint32_t commons;
 	uint8_t commons_salt[32];
+	uint32_t step;
+	uint32_t keep_all;
 };
 
 /**
@@ -326,8 +339,8 @@ struct kvc_cache_opts {
  * @out: for kvc_cache_destroy()
  *
  * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -EINVAL a @split that cannot
- * be; -ENOENT no such pool or domain; -EOPNOTSUPP a window, or an @isa that
- * this CPU does not run; -ENOMEM.
+ * be; -ENOENT no such pool or domain; -EOPNOTSUPP an @isa that this CPU does not
+ * run; -ENOMEM.
  */
 int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
 		     const struct kvc_cache_opts *opts, struct kvc_cache **out);
@@ -429,6 +442,7 @@ void kvc_cache_stats(const struct kvc_cache *c, struct kvc_stats *out);
  * @held_pages: pages charged to the tenant now
  * @fits: 1 if there is room now
  * @possible: 1 if it could succeed on an idle system
+ * @most_pages: pages that it would hold at once then
  */
 struct kvc_room {
 	uint64_t reused_tokens;
@@ -439,6 +453,7 @@ struct kvc_room {
 	uint64_t held_pages;
 	uint32_t fits;
 	uint32_t possible;
+	uint64_t most_pages;
 };
 
 /**
@@ -454,7 +469,10 @@ struct kvc_room {
  * For a new sequence the steps are foreseen in this order: kvc_seq_prefix(),
  * room for the rest of the prompt, and then room for @extra. Exact: if nobody
  * else takes or gives back pages meanwhile, they take as many pages as it
- * says, and succeed or not as it says. A page that is deduplicated after it
+ * says, and succeed or not as it says. In groups with a window, where struct
+ * kvc_cache_opts.step says how long a step is, pages for one step are counted,
+ * and for @extra those of one token, as the next ones follow those that go
+ * back. A page that is deduplicated after it
  * was filled leaves more room than that.
  *
  * What is found is held while the question is asked, and then given back: its

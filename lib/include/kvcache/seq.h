@@ -69,13 +69,14 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
  * @tokens: the prompt
  * @n: its length
  *
- * Takes the longest cached prefix of at most @n - 1 tokens, that of all groups
- * the shortest. Whole pages are shared; of a page that matches in part, the
- * matching rows are copied into a fresh one, whose other slots are zeros. A
- * published page that holds exactly the rows wanted is shared, and copied when
- * it is written to; where the rest of the prompt would not fit beside it, it
- * is copied now, which lets go of it. Without room for a copy only whole pages
- * are taken: what fits from scratch fits with what is reused.
+ * Takes the longest cached prefix of at most @n - 1 tokens that every group
+ * serves: one with a window, if its sinks and the window before the end of that
+ * prefix are there, whatever is between. Whole pages are shared; of a page that
+ * matches in part, the matching rows are copied into a fresh one, whose other
+ * slots are zeros. A published page that holds exactly the rows wanted is shared,
+ * and copied when it is written to; where the rest of the prompt would not fit
+ * beside it, it is copied now, which lets go of it. Without room for a copy only
+ * whole pages are taken: what fits from scratch fits with what is reused.
  *
  * Reserved pages stay for the rest of the prompt, and those that it does not
  * take go back. So who cannot have all pages now waits in kvc_seq_reserve() for
@@ -92,7 +93,9 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
  * @deadline_ns: as in struct kvcache_alloc
  *
  * A tail that others hold too is copied now. Steps of @n tokens in all will
- * need nothing more, unless the sequence is forked or truncated.
+ * need nothing more, unless the sequence is forked or truncated; but in groups
+ * with a window each step needs what the steps before gave back, if struct
+ * kvc_cache_opts.step says how long one is.
  *
  * Nothing is held while waiting. Up to KVCACHE_MAX_PAGES pages are waited for
  * in the backend's queue; more are taken as soon as all of them can be had at
@@ -121,8 +124,11 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
  * @len: tokens to keep
  *
  * Pages past them go back, reserved ones too. What was published stays cached.
- * Return: 0; -EINVAL @len is above the length; -EBUSY the sequence is in a
- * planned batch.
+ * The window before @len must still be there: it is not, where more was appended
+ * since than a page has. To 0 it can always be truncated; kvc_seq_prefix() finds
+ * then what is cached.
+ * Return: 0; -EINVAL @len is above the length; -ENODATA pages of the window
+ * before it were given back; -EBUSY the sequence is in a planned batch.
  */
 int kvc_seq_truncate(struct kvc_seq *s, uint32_t len);
 
@@ -144,7 +150,9 @@ int kvc_seq_idle(struct kvc_seq *s);
  *
  * Takes back what is still there, up to the first page that is not; the
  * sequence is truncated to that, and takes no page for the rest: append those
- * tokens again. One that is not idle stays as it is.
+ * tokens again. Where a group has a window, and pages of any are gone, that is
+ * mostly 0: what was before the window is not kept. One that is not idle stays
+ * as it is.
  * Return: tokens that survived, which is its length now; or -errno, and it is
  * idle still: -ENOMEM, or what the backend says.
  */
@@ -171,7 +179,8 @@ uint32_t kvc_seq_pages(const struct kvc_seq *s);
  * kvc_seq_handles() - the handles of a group's pages, in order
  * @s: the sequence
  * @group: the group of layers
- * @out: room for @n handles; the first of them are stored
+ * @out: room for @n handles; the first of them are stored, 0 for a page that has
+ *       left the group's window
  * @n: may be 0, to ask for the number
  *
  * Return: how many there are; 0 if there is no such group.
@@ -197,7 +206,8 @@ const uint32_t *kvc_seq_tokens(const struct kvc_seq *s);
  * @n: tokens
  * @out: [@n][dim] elements in the stored type
  *
- * Return: 0; -EINVAL no such layer, head or tokens, or another @is_v; -ESTALE.
+ * Return: 0; -EINVAL no such layer, head or tokens, or another @is_v; -ENODATA
+ * some of them have left the window; -ESTALE.
  */
 int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 		 uint32_t head, uint32_t first, uint32_t n, void *out);

@@ -124,8 +124,7 @@ class Broker(Process):
         self.path = os.path.join(TMP, name)
         super().__init__([f"{BUILD}/kvcache-broker", "--socket", self.path,
                           *args], name + ".log", **more)
-        # A path may be there that another one left.
-        need(until(lambda: "started" in self.said()
+        need(until(lambda: os.path.exists(self.path)
                    or self.p.poll() is not None) and self.p.poll() is None,
              self.said())
 

@@ -19,6 +19,7 @@ static const char *const models[] = {
 	MHA, GQA, REFS "tiny-mqa-bf16-d80.gguf", REFS "tiny-gqa7-q4_0-d128.gguf",
 	REFS "tiny-q5_1-llama3-rope.gguf", REFS "tiny-f32-linear-rope.gguf",
 	REFS "tiny-qwen2-q8_0.gguf", REFS "tiny-qwen3-f16.gguf",
+	REFS "tiny-gemma3-w32-f16.gguf",
 };
 
 /* 200 bytes that all conversations begin with. */
@@ -361,10 +362,6 @@ TEST(score_is_right_and_holds_no_page)
 		struct ran r;
 		json_t *lp;
 
-		/* No window so far. */
-		if (!strcmp(json_string_value(json_object_get(ref, "arch")),
-			    "gemma3"))
-			continue;
 		ids = json_object_get(ref, "long_ids");
 		for (i = 0; i < json_array_size(ids); i++)
 			n += sprintf(list + n, "%s%d", i ? "," : "",
@@ -395,7 +392,7 @@ TEST(score_is_right_and_holds_no_page)
 		EXPECT_EQ(299, kit_total(&r, "forwarded"));
 		done++;
 	}
-	EXPECT_EQ(8, done);
+	EXPECT_EQ(9, done);
 }
 
 TEST(requests_of_a_file)

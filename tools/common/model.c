@@ -351,6 +351,7 @@ struct text {
 	uint32_t row_ptr[2];
 	uint32_t *pos;
 	void *ws;
+	size_t ws_size;		/* windows need less of it */
 };
 
 static const uint32_t one_page[2] = { 0, 1 };
@@ -429,15 +430,18 @@ static int attend_text(struct model *m, void *arg, uint32_t layer, float *q,
 		.o_stride = (size_t)m->info.q_heads * m->info.head_dim,
 		.q_heads = m->info.q_heads,
 		.scale = m->info.attn_scale,
+		.window = model_is_local(&m->info, layer) ? m->info.window : 0,
 	};
+	size_t bytes;
 	int ret;
 
 	ret = t->ops->append(&append, m->threads);
 	if (ret)
 		return ret;
-	if (!t->ws) {
-		size_t bytes = kva_workspace(&attn, m->threads);
-
+	bytes = kva_workspace(&attn, m->threads);
+	if (bytes > t->ws_size || !t->ws) {
+		free(t->ws);
+		t->ws_size = bytes;
 		t->ws = aligned_alloc(64, (bytes + 64) / 64 * 64);
 		if (!t->ws)
 			return -ENOMEM;
@@ -479,8 +483,6 @@ int model_recompute(struct model *m, const uint32_t *tokens, uint32_t n,
 	int ret;
 
 	ret = check_step(m, tokens, n, want, nwant);
-	if (!ret && m->info.window && n > m->info.window)
-		ret = -EOPNOTSUPP;
 	if (!ret)
 		ret = get_rope(m, n);
 	if (!ret)

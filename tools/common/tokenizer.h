@@ -4,7 +4,8 @@
  * ("gpt2"), or characters that join by score ("llama", as SentencePiece has).
  *
  * Texts are not normalised, but that the second kind knows one space only:
- * U+2581 is read as U+0020, and some vocabularies put one before a text. A tokenizer may be used by any number of threads.
+ * U+2581 is read as U+0020, and some vocabularies put one before a text.
+ * A tokenizer may be used by any number of threads.
  */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H

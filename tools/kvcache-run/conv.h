@@ -64,6 +64,7 @@ enum finish {
  * @preempted: times that it had to give its pages back
  * @stored: positions it had when it was preempted
  * @pages: pages it held when it ended
+ * @window_pages: the most that it held of layers with a window, between steps
  * @arrived: seconds of now()
  * @started: when its first prefill began
  * @first: when its first token was there
@@ -94,6 +95,7 @@ struct conv {
 	uint32_t preempted;
 	uint32_t stored;
 	uint32_t pages;
+	uint32_t window_pages;
 	double arrived;
 	double started;
 	double first;

@@ -182,6 +182,8 @@ int engine_pool(struct engine *e)
 		.threads = o->threads,
 		.no_reuse = o->no_reuse,
 		.isa = o->isa,
+		.step = o->chunk,
+		.keep_all = o->keep_window,
 	};
 	bool keeps = !o->no_cache && !o->score;
 	double begin = now();

@@ -97,14 +97,31 @@ static json_t *result(const struct report *r, const struct result *v)
 		per_second((double)v->generated - 1, v->decode_s),
 		"text", json_stringn(v->text, v->text_len),
 		"ids", id_list(v->ids + v->prompt, v->generated)));
+	if (r->e->info.window)
+		json_object_set_new(o, "window_pages",
+				    json_integer(v->window_pages));
 	if (v->verdict.bound > 0)
 		json_object_set_new(o, "verify", verdict(&v->verdict));
 	return o;
 }
 
+/* Layers that have pages of their own. */
+static json_t *groups(const struct engine *e)
+{
+	json_t *list = json_array();
+	uint32_t i;
+
+	for (i = 0; i < e->shape.ngroups; i++)
+		json_array_append_new(list, json_pack(
+			"{s:i, s:i}",
+			"window", e->groups.group[i].window,
+			"page_tokens", kvc_cache_page_tokens(e->cache, i)));
+	return list;
+}
+
 static json_t *model(const struct engine *e)
 {
-	return json_pack("{s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}",
+	return json_pack("{s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:I}",
 			 "file", json_outside(e->opts->model),
 			 "name", json_outside(e->info.name),
 			 "products", e->model ? model_products(e->model) : "",
@@ -114,6 +131,7 @@ static json_t *model(const struct engine *e)
 			 "v_type", kva_type_name(e->opts->v_type),
 			 "threads", (int)kvc_cache_nthreads(e->cache),
 			 "page_tokens", kvc_cache_page_tokens(e->cache, 0),
+			 "groups", groups(e),
 			 "page_bytes", (json_int_t)e->page_size,
 			 "parameters", (json_int_t)e->info.params);
 }

@@ -19,8 +19,8 @@ static const char help[] =
 "what conversations have in common is computed and held once.\n"
 "\n"
 "Input\n"
-"  -m, --model FILE       a GGUF file, versions 2 and 3, of a llama, qwen2 or\n"
-"                         qwen3 model\n"
+"  -m, --model FILE       a GGUF file, versions 2 and 3, of a llama, qwen2,\n"
+"                         qwen3 or gemma3 model\n"
 "  -p, --prompt TEXT      a conversation; may be repeated\n"
 "  -f, --file FILE        a conversation whose prompt is the file's text\n"
 "      --tokens IDS       a conversation that begins with these ids: 1,5,9\n"
@@ -66,6 +66,7 @@ static const char help[] =
 "      --wait SECONDS     how long to wait for pages that other processes hold\n"
 "                         (as long as it takes; 0: not at all)\n"
 "      --no-reuse         share nothing and find nothing\n"
+"      --keep-window      keep pages that have left a window, to compare with\n"
 "      --no-cache         compute everything anew for each token; holds no page\n"
 "\n"
 "Work\n"
@@ -96,7 +97,7 @@ enum {
 	OPT_PAGE_SIZE, OPT_MAX_PAGES, OPT_TENANT, OPT_CTX, OPT_ON_FULL,
 	OPT_NO_REUSE, OPT_NO_CACHE, OPT_WEIGHTS, OPT_CHUNK, OPT_PARALLEL,
 	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE, OPT_JSONL, OPT_WAIT,
-	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH,
+	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH, OPT_KEEP_WINDOW,
 };
 
 static const struct option longopts[] = {
@@ -134,6 +135,7 @@ static const struct option longopts[] = {
 	{ "on-full", required_argument, NULL, OPT_ON_FULL },
 	{ "wait", required_argument, NULL, OPT_WAIT },
 	{ "no-reuse", no_argument, NULL, OPT_NO_REUSE },
+	{ "keep-window", no_argument, NULL, OPT_KEEP_WINDOW },
 	{ "no-cache", no_argument, NULL, OPT_NO_CACHE },
 	{ "weights", required_argument, NULL, OPT_WEIGHTS },
 	{ "chunk", required_argument, NULL, OPT_CHUNK },
@@ -333,6 +335,9 @@ static int set(struct options *o, int opt, const char *arg)
 		break;
 	case OPT_NO_REUSE:
 		o->no_reuse = true;
+		break;
+	case OPT_KEEP_WINDOW:
+		o->keep_window = true;
 		break;
 	case OPT_NO_CACHE:
 		o->no_cache = true;

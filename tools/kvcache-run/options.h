@@ -70,6 +70,7 @@ struct options {
 	bool chat;
 	bool no_cache;
 	bool no_reuse;
+	bool keep_window;
 	bool verify;
 	bool score;
 	bool quiet;

@@ -32,6 +32,7 @@ struct result *report_add(struct report *r, const struct conv *c, char *name)
 		.recomputed = c->recomputed,
 		.preempted = c->preempted,
 		.pages = c->pages,
+		.window_pages = c->window_pages,
 	};
 	if (c->started)
 		res->wait_s = c->started - c->arrived;

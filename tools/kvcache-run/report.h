@@ -28,6 +28,7 @@ struct sched;
  * @recomputed: positions computed again after preemption
  * @preempted: times that it gave way
  * @pages: pages it held at the end
+ * @window_pages: the most that it held of layers with a window, between steps
  * @wait_s: seconds until its prefill began
  * @first_s: seconds until its first token
  * @prefill_s: seconds from the beginning of its prefill to its first token
@@ -48,6 +49,7 @@ struct result {
 	uint32_t recomputed;
 	uint32_t preempted;
 	uint32_t pages;
+	uint32_t window_pages;
 	double wait_s;
 	double first_s;
 	double prefill_s;

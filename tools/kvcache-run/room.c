@@ -109,7 +109,7 @@ bool room_possible(const struct engine *e, const struct conv *c)
 	uint32_t more = conv_left(c, e), ntokens = c->ids.n;
 	char buf[512] = "", size[32];
 	struct kvc_room room;
-	uint64_t want, limit;
+	uint64_t want, limit, kept;
 	int ret;
 
 	/* The last token is never stored. */
@@ -125,12 +125,16 @@ bool room_possible(const struct engine *e, const struct conv *c)
 	if (room.possible)
 		return true;
 	limit = room.limit_pages;
-	want = pages(e, ntokens, e->opts->k_type, e->opts->v_type);
-	lever_type(e, buf, limit, ntokens);
+	want = room.most_pages;
+	/* A step has more pages of a window than it leaves behind. */
+	kept = pages(e, ntokens, e->opts->k_type, e->opts->v_type);
+	kept = kept < want ? limit - (want - kept) : limit;
+	kept = kept > limit ? 0 : kept;
+	lever_type(e, buf, kept, ntokens);
 	if (e->opts->on_full == ON_FULL_PREEMPT) {
-		lever_length(e, buf, limit, c);
+		lever_length(e, buf, kept, c);
 		if (pages(e, c->ids.n, e->opts->k_type, e->opts->v_type) <=
-		    limit)
+		    kept)
 			lever(buf, "--on-full stop");
 	}
 	lever_pool(e, buf, want);

@@ -228,6 +228,17 @@ static void show_progress(const struct sched *s)
 		progress("prefilling", (double)done / all);
 }
 
+/* Pages of layers with a window: all but the others', which are all kept. */
+static uint32_t window_pages(const struct engine *e, const struct kvc_seq *seq)
+{
+	uint32_t n = kvc_seq_pages(seq), g;
+
+	for (g = 0; g < e->shape.ngroups; g++)
+		if (!e->groups.group[g].window)
+			n -= kvc_seq_handles(seq, g, NULL, 0);
+	return n;
+}
+
 /* Count the step, and keep what --verify wants of it. */
 static void account(struct sched *s, double secs)
 {
@@ -243,6 +254,8 @@ static void account(struct sched *s, double secs)
 			prefilled += s->items[i].n;
 		if (c->check)
 			check_rows(c->check, c->seq);
+		if (window_pages(s->e, c->seq) > c->window_pages)
+			c->window_pages = window_pages(s->e, c->seq);
 	}
 	if (prefilled) {
 		s->prefilled += prefilled;

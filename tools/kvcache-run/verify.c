@@ -7,6 +7,7 @@
  * conversation ends or gives its pages back; and when it finds such a page
  * again, for what happened in between.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ struct kept {
  * @digests: [@nrows][layers][K, V]
  * @nrows: positions
  * @cap: room at @digests, in positions
- * @pages: [@npages] handles of the pages that it gave back, which hold @nrows
+ * @pages: of each group [@npages] handles of the pages that it gave back, which
+ *         hold @nrows
  * @npages: their number
  * @lost: its pages were revoked, and it has not begun again
  * @kept: logits, by ascending position
@@ -62,8 +64,8 @@ struct check {
 	uint64_t *digests;
 	uint32_t nrows;
 	uint32_t cap;
-	uint64_t *pages;
-	uint32_t npages;
+	uint64_t *pages[2];
+	uint32_t npages[2];
 	bool lost;
 	struct kept *kept;
 	uint32_t nkept;
@@ -114,7 +116,8 @@ void check_free(struct check *k)
 	free(k->kept);
 	free(k->v.diffs);
 	free(k->digests);
-	free(k->pages);
+	free(k->pages[0]);
+	free(k->pages[1]);
 	free(k->buf);
 	free(k);
 }
@@ -144,20 +147,28 @@ static uint64_t digest(const struct check *k, uint32_t i, uint32_t n,
 	return d;
 }
 
-static void read_rows(struct check *k, const struct kvc_seq *seq,
+/* False: some have left a window. */
+static bool read_rows(struct check *k, const struct kvc_seq *seq,
 		      uint32_t layer, int is_v, uint32_t first, uint32_t n)
 {
 	size_t size = row_size(k, is_v);
 	uint32_t h;
 
 	for (h = 0; h < k->e->groups.group[0].kv_heads; h++)
-		kvc_seq_read(seq, layer, is_v, h, first, n,
-			     k->buf + (size_t)h * n * size);
+		if (kvc_seq_read(seq, layer, is_v, h, first, n,
+				 k->buf + (size_t)h * n * size) == -ENODATA)
+			return false;
+	return true;
 }
 
 static void compare(struct check *k, uint32_t pos, uint32_t layer, int is_v,
 		    uint64_t d)
 {
+	/* It had left a window, and another reading found it again. */
+	if (!*digest_at(k, pos, layer, is_v)) {
+		*digest_at(k, pos, layer, is_v) = d;
+		return;
+	}
 	k->v.rows++;
 	if (d == *digest_at(k, pos, layer, is_v))
 		return;
@@ -167,27 +178,52 @@ static void compare(struct check *k, uint32_t pos, uint32_t layer, int is_v,
 	}
 }
 
-/* Digests of rows [@first, @first + @n): taken, or compared. */
-static void digests(struct check *k, const struct kvc_seq *seq, uint32_t first,
-		    uint32_t n, bool take)
+/* One layer's K or V; what is not there any more has digest 0. */
+static void layer_digests(struct check *k, const struct kvc_seq *seq,
+			  uint32_t layer, int is_v, uint32_t first, uint32_t n,
+			  bool take)
 {
-	uint32_t layer, i;
+	uint32_t i;
 	uint64_t d;
-	int is_v;
+
+	if (!read_rows(k, seq, layer, is_v, first, n)) {
+		for (i = 0; n > 1 && i < n; i++)
+			layer_digests(k, seq, layer, is_v, first + i, 1, take);
+		if (n == 1 && take)
+			*digest_at(k, first, layer, is_v) = 0;
+		return;
+	}
+	for (i = 0; i < n; i++) {
+		d = digest(k, i, n, row_size(k, is_v));
+		if (take)
+			*digest_at(k, first + i, layer, is_v) = d;
+		else
+			compare(k, first + i, layer, is_v, d);
+	}
+}
+
+/* Digests of rows [@first, @first + @n) of a group: taken, or compared. */
+static void digests(struct check *k, const struct kvc_seq *seq, uint32_t group,
+		    uint32_t first, uint32_t n, bool take)
+{
+	uint32_t layer;
 
 	for (layer = 0; layer < k->e->info.nlayers; layer++) {
-		for (is_v = 0; is_v < 2; is_v++) {
-			read_rows(k, seq, layer, is_v, first, n);
-			for (i = 0; i < n; i++) {
-				d = digest(k, i, n, row_size(k, is_v));
-				if (take)
-					*digest_at(k, first + i, layer,
-						   is_v) = d;
-				else
-					compare(k, first + i, layer, is_v, d);
-			}
-		}
+		if (k->e->groups.layer_group[layer] != group)
+			continue;
+		layer_digests(k, seq, layer, 0, first, n, take);
+		layer_digests(k, seq, layer, 1, first, n, take);
 	}
+}
+
+/* Of all groups. */
+static void all_digests(struct check *k, const struct kvc_seq *seq,
+			uint32_t first, uint32_t n, bool take)
+{
+	uint32_t g;
+
+	for (g = 0; g < k->e->shape.ngroups; g++)
+		digests(k, seq, g, first, n, take);
 }
 
 void check_rows(struct check *k, const struct kvc_seq *seq)
@@ -202,7 +238,7 @@ void check_rows(struct check *k, const struct kvc_seq *seq)
 	}
 	for (; k->nrows < len; k->nrows += n) {
 		n = len - k->nrows < READ_ROWS ? len - k->nrows : READ_ROWS;
-		digests(k, seq, k->nrows, n, true);
+		all_digests(k, seq, k->nrows, n, true);
 	}
 }
 
@@ -212,16 +248,21 @@ void check_same(struct check *k, const struct kvc_seq *seq)
 
 	for (at = 0; at < k->nrows; at += n) {
 		n = k->nrows - at < READ_ROWS ? k->nrows - at : READ_ROWS;
-		digests(k, seq, at, n, false);
+		all_digests(k, seq, at, n, false);
 	}
 }
 
 void check_drop(struct check *k, const struct kvc_seq *seq)
 {
+	uint32_t g, n;
+
 	check_same(k, seq);
-	k->npages = kvc_seq_pages(seq);
-	k->pages = xrealloc(k->pages, k->npages, sizeof(*k->pages));
-	kvc_seq_handles(seq, 0, k->pages, k->npages);
+	for (g = 0; g < k->e->shape.ngroups; g++) {
+		n = kvc_seq_handles(seq, g, NULL, 0);
+		k->npages[g] = n;
+		k->pages[g] = xrealloc(k->pages[g], n, sizeof(*k->pages[g]));
+		kvc_seq_handles(seq, g, k->pages[g], n);
+	}
 }
 
 void check_lost(struct check *k)
@@ -244,22 +285,30 @@ static uint32_t least(uint32_t a, uint32_t b)
  * A page that went to somebody else has another handle: what it holds now was
  * computed again, beside other rows of a step, and may differ in its last bits.
  */
-void check_back(struct check *k, const struct kvc_seq *seq)
+static void group_back(struct check *k, const struct kvc_seq *seq, uint32_t g)
 {
-	uint32_t per_page = kvc_cache_page_tokens(k->e->cache, 0);
-	uint32_t npages = kvc_seq_pages(seq), at, n, i;
+	uint32_t per_page = kvc_cache_page_tokens(k->e->cache, g);
+	uint32_t npages = kvc_seq_handles(seq, g, NULL, 0), at, n, i;
 	uint64_t *pages = xcalloc(npages, sizeof(*pages));
 
-	kvc_seq_handles(seq, 0, pages, npages);
-	k->nrows = least(k->nrows, kvc_seq_len(seq));
-	k->lost = false;
+	kvc_seq_handles(seq, g, pages, npages);
 	for (at = 0; at < k->nrows; at += n) {
 		i = at / per_page;
 		n = least(per_page - at % per_page, k->nrows - at);
 		n = least(n, READ_ROWS);
-		digests(k, seq, at, n, pages[i] != k->pages[i]);
+		digests(k, seq, g, at, n, pages[i] != k->pages[g][i]);
 	}
 	free(pages);
+}
+
+void check_back(struct check *k, const struct kvc_seq *seq)
+{
+	uint32_t g;
+
+	k->nrows = least(k->nrows, kvc_seq_len(seq));
+	k->lost = false;
+	for (g = 0; g < k->e->shape.ngroups; g++)
+		group_back(k, seq, g);
 	check_rows(k, seq);
 }
 

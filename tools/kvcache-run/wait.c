@@ -86,6 +86,23 @@ int sched_take_pages(const struct sched *s, struct conv *c)
 }
 
 /*
+ * Tokens of a fresh sequence that take the pages which are missing: of one group
+ * just as many; of several no fewer in each, as the reused part ends within a
+ * page of every one.
+ */
+static uint32_t missing_tokens(const struct sched *s, const struct conv *c,
+			       const struct kvc_room *room)
+{
+	uint32_t per_page, most = 0, g;
+
+	for (g = 0; (per_page = kvc_cache_page_tokens(s->e->cache, g)); g++)
+		most = per_page > most ? per_page : most;
+	if (g == 1)
+		return room->new_pages * most;
+	return c->ids.n + ahead(s, c) - room->reused_tokens + most - 1;
+}
+
+/*
  * Sleep until the pages that are missing are there, and put what is cached
  * before them. -EAGAIN: that has gone meanwhile.
  */
@@ -95,7 +112,6 @@ static int wait_for_pages(const struct sched *s, struct conv *c,
 	const struct kvc_seq_opts sopts = {
 		.sz = sizeof(sopts), .common = c->common,
 	};
-	uint32_t per_page = kvc_cache_page_tokens(s->e->cache, 0);
 	struct kvc_room room;
 	int ret;
 
@@ -107,7 +123,8 @@ static int wait_for_pages(const struct sched *s, struct conv *c,
 	ret = kvc_seq_create(s->e->cache, &sopts, &c->seq);
 	if (ret)
 		return ret;
-	ret = kvc_seq_reserve(c->seq, room.new_pages * per_page, deadline_ns);
+	ret = kvc_seq_reserve(c->seq, missing_tokens(s, c, &room),
+			      deadline_ns);
 	if (!ret) {
 		ret = fill(s, c, c->seq);
 		if (ret == -ENOSPC || ret == -EDQUOT)

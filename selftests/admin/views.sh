@@ -141,7 +141,9 @@ contents()
 # in_files FOLDER: of pools and tenants.
 in_files()
 {
-	contents "$1/pools" | awk '{ print "pool", $1, $2, $3 }' &&
+	# Counters of sysfs are in one file, of a line each.
+	contents "$1/pools" | awk '
+	$2 != "stat" { print "pool", $1, $2, $3 }' &&
 		contents "$1/tenants" | awk '
 	$2 == "ttl" || $2 == "owner" || $2 == "grants" {
 		once[$1 " " $2] = $0

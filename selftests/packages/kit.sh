@@ -54,3 +54,13 @@ deb()
 {
 	echo "$debs/$1_${version}"_*.deb
 }
+
+# in_fresh COMMAND...: in the Debian that chroot.sh made, in its folder $fresh. A
+# command of the background whose number matters begins with "$into" "$fresh".
+into='env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C'
+into="$into DEBIAN_FRONTEND=noninteractive chroot"
+in_fresh()
+{
+	# shellcheck disable=SC2154 # of chroot.sh
+	$into "$fresh" "$@"
+}

@@ -126,6 +126,15 @@ elsewhere()
 			"$tmp/a: usr  $tmp/b: lib " ]
 }
 check "the module below INSTALL_MOD_PATH" elsewhere
+other_copy()
+{
+	there=$tmp/c/lib/modules/$release/updates/dkms/kvcache.ko
+	mkdir -p "${there%/*}" && touch "$there" &&
+		kmod_make modules_install DESTDIR="$tmp/c" >"$tmp/said" 2>&1
+	cat "$tmp/said"
+	grep -q -x "warning: $there is there, too: remove one" "$tmp/said"
+}
+check "another copy is told of" other_copy
 # A tree of a whole kernel is told of the module.
 known()
 {

@@ -53,7 +53,14 @@ static int check_page(const struct kva_view *v, uint64_t layer)
 	if (v->order != KVA_ROW || !v->v_dim || v->v_dim % 16 ||
 	    v->v_dim > v->k_dim)
 		return -EINVAL;
+	if (v->k_type == KVA_INT4H && v->v_dim % kva_block(v->k_dim))
+		return -EINVAL;
 	return 0;
+}
+
+static int bad_scale(unsigned int type, float scale)
+{
+	return type == KVA_E4M3T && !(isnormal(scale) && scale > 0);
 }
 
 static int check_view(const struct kva_view *v)
@@ -65,6 +72,9 @@ static int check_view(const struct kva_view *v)
 	if (rc || !v->nseq)
 		return rc;
 	if (!v->indptr || !v->last_page_len)
+		return -EINVAL;
+	if (bad_scale(v->k_type, v->k_scale) ||
+	    (!v->v_in_k && bad_scale(v->v_type, v->v_scale)))
 		return -EINVAL;
 	for (s = 0; s < v->nseq; s++) {
 		if (v->indptr[s] > v->indptr[s + 1])

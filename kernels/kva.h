@@ -6,6 +6,7 @@
 #ifndef KVA_H
 #define KVA_H
 
+#include <math.h>
 #include <string.h>
 
 #include "kvattn.h"
@@ -78,7 +79,61 @@ enum kva_form {
 	KVA_FORM_COL,	/* [D][P] */
 	KVA_FORM_ROW2,	/* [ceil(P/2)][D][2] */
 	KVA_FORM_COL2,	/* [D/2][P][2] */
+	KVA_FORM_COL4,	/* [D/4][P][4] */
 };
+
+#define KVA_GROUP 32		/* elements with one scale, of 4 bits */
+
+static inline int kva_is_int4(unsigned int type)
+{
+	return type == KVA_INT4 || type == KVA_INT4H;
+}
+
+static inline int kva_is_packed(unsigned int type)
+{
+	return type >= KVA_INT8;
+}
+
+static inline size_t kva_groups(size_t dim)
+{
+	return (dim + KVA_GROUP - 1) / KVA_GROUP;
+}
+
+static inline size_t kva_group_dim(size_t dim, size_t group)
+{
+	size_t left = dim - group * KVA_GROUP;
+
+	return left < KVA_GROUP ? left : KVA_GROUP;
+}
+
+/* Rotations are in blocks of this size. */
+static inline size_t kva_block(size_t dim)
+{
+	return dim & -dim;
+}
+
+/* A row is cells of one size, then scales of one size. */
+static inline size_t kva_cell_size(unsigned int type)
+{
+	return type == KVA_F32 ? 4 : kva_is_packed(type) ? 1 : 2;
+}
+
+static inline size_t kva_cells(unsigned int type, size_t dim)
+{
+	return kva_is_int4(type) ? dim / 2 : dim;
+}
+
+static inline size_t kva_scale_size(unsigned int type)
+{
+	return kva_is_int4(type) ? 2 : 4;
+}
+
+static inline size_t kva_scales(unsigned int type, size_t dim)
+{
+	if (kva_is_int4(type))
+		return 2 * kva_groups(dim);
+	return type == KVA_INT8 || type == KVA_E4M3;
+}
 
 static inline enum kva_form kva_form(unsigned int type, unsigned int order,
 				     int is_v)
@@ -87,6 +142,8 @@ static inline enum kva_form kva_form(unsigned int type, unsigned int order,
 		return KVA_FORM_ROW;
 	if (type == KVA_BF16)
 		return is_v ? KVA_FORM_ROW2 : KVA_FORM_COL2;
+	if (type == KVA_INT8 && !is_v)
+		return KVA_FORM_COL4;
 	return is_v ? KVA_FORM_ROW : KVA_FORM_COL;
 }
 
@@ -100,6 +157,8 @@ static KVA_ALWAYS_INLINE size_t kva_index(enum kva_form form, size_t P,
 		return slot / 2 * 2 * D + slot % 2 + 2 * d;
 	case KVA_FORM_COL2:
 		return 2 * slot + d / 2 * 2 * P + d % 2;
+	case KVA_FORM_COL4:
+		return 4 * slot + d / 4 * 4 * P + d % 4;
 	default:
 		return slot * D + d;
 	}
@@ -166,7 +225,15 @@ static inline uint16_t kva_cvt_f32_bf16(float f)
 	return (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 
-/* Element @i of an array of @type. */
+/* The f16 with the same bits is 2^-8 of it, but for NaN. */
+static inline float kva_cvt_e4m3_f32(uint8_t c)
+{
+	if ((c & 0x7f) == 0x7f)
+		return NAN;
+	return 256 * kva_cvt_f16_f32((c & 0x80) << 8 | (c & 0x7f) << 7);
+}
+
+/* Element @i of an array of @type, not a packed one. */
 static inline float kva_get(unsigned int type, const void *p, size_t i)
 {
 	switch (type) {

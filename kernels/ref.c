@@ -7,20 +7,74 @@
 
 #include "kva.h"
 
-static double element(const struct kva_view *v, uint32_t s, uint64_t pos,
-		      int is_v, uint32_t head, uint32_t d)
+static uint16_t half_at(const char *p)
 {
+	uint16_t h;
+
+	memcpy(&h, p, sizeof(h));
+	return h;
+}
+
+/* What element @d of a row in canonical order means, exactly. */
+static double element(unsigned int type, float scale, const char *row,
+		      uint32_t dim, uint32_t d)
+{
+	uint32_t group = d / KVA_GROUP, i = d % KVA_GROUP;
+	uint32_t half = kva_group_dim(dim, group) / 2;
+	uint8_t byte;
+
+	switch (type) {
+	case KVA_INT8:
+		memcpy(&scale, row + dim, sizeof(scale));
+		return (double)scale * (int8_t)row[d];
+	case KVA_E4M3:
+		memcpy(&scale, row + dim, sizeof(scale));
+		return (double)scale * kva_cvt_e4m3_f32(row[d]);
+	case KVA_E4M3T:
+		return (double)scale * kva_cvt_e4m3_f32(row[d]);
+	case KVA_INT4:
+	case KVA_INT4H:
+		byte = row[group * KVA_GROUP / 2 + i % half];
+		row += dim / 2 + 2 * group;
+		return (double)kva_cvt_f16_f32(half_at(row)) *
+		       (i < half ? byte & 15 : byte >> 4) +
+		       kva_cvt_f16_f32(half_at(row + 2 * kva_groups(dim)));
+	default:
+		return kva_get(type, row, d);
+	}
+}
+
+static void read_row(const struct kva_view *v, uint32_t s, uint64_t pos,
+		     int is_v, uint32_t head, double *out)
+{
+	uint32_t row[KVA_DIM_MAX], dim, d;
 	unsigned int type;
-	uint32_t dim;
-	size_t i;
 
 	is_v = is_v && !v->v_in_k;
 	type = is_v ? v->v_type : v->k_type;
 	dim = is_v ? v->v_dim : v->k_dim;
-	i = kva_index(kva_form(type, v->order, is_v), v->page_tokens,
-			     dim, pos % v->page_tokens, d);
+	kva_rows_read(v, kva_page(v, s, pos), is_v, head,
+		      pos % v->page_tokens, 1, row);
+	for (d = 0; d < dim; d++)
+		out[d] = element(type, is_v ? v->v_scale : v->k_scale,
+				 (char *)row, dim, d);
+}
 
-	return kva_get(type, kva_slab(v, kva_page(v, s, pos), is_v, head), i);
+/* The normalised Hadamard matrix of each block, by its definition. */
+static void hadamard(const double *in, double *out, uint32_t dim,
+		     uint32_t block)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < dim; i++) {
+		double sum = 0;
+
+		for (k = 0; k < block; k++)
+			sum += __builtin_parity(i % block & k) ?
+			       -in[i / block * block + k] :
+			       in[i / block * block + k];
+		out[i] = sum / sqrt(block);
+	}
 }
 
 /* Rotate one head's row; @cs are the cosines and sines of its position. */
@@ -46,17 +100,15 @@ static void rotate(const struct kva_append *a, const float *in, float *out,
 }
 
 static void append_head(const struct kva_view *v, uint32_t s, uint64_t pos,
-			int is_v, uint32_t head, const float *row)
+			int is_v, uint32_t head, const float *in)
 {
-	unsigned int type = is_v ? v->v_type : v->k_type;
-	uint32_t dim = is_v ? v->v_dim : v->k_dim, d;
-	enum kva_form form = kva_form(type, v->order, is_v);
-	char *slab = kva_slab(v, kva_page(v, s, pos), is_v, head);
+	uint32_t row[KVA_DIM_MAX];
 
-	for (d = 0; d < dim; d++)
-		kva_put(type, slab, kva_index(form, v->page_tokens, dim,
-					      pos % v->page_tokens, d),
-			row[d]);
+	kva_row_encode(is_v ? v->v_type : v->k_type,
+		       is_v ? v->v_scale : v->k_scale, in, row,
+		       is_v ? v->v_dim : v->k_dim);
+	kva_rows_write(v, kva_page(v, s, pos), is_v, head,
+		       pos % v->page_tokens, 1, row);
 }
 
 static int ref_append(const struct kva_append *a, struct kva_threads *t)
@@ -94,14 +146,15 @@ static int ref_append(const struct kva_append *a, struct kva_threads *t)
 	return 0;
 }
 
-static double score(const struct kva_attn *a, uint32_t s, const float *q,
+static double score(const struct kva_attn *a, uint32_t s, const double *q,
 		    uint32_t head, uint64_t pos)
 {
-	double sum = 0;
+	double k[KVA_DIM_MAX], sum = 0;
 	uint32_t d;
 
+	read_row(a->kv, s, pos, 0, head, k);
 	for (d = 0; d < a->kv->k_dim; d++)
-		sum += q[d] * element(a->kv, s, pos, 0, head, d);
+		sum += q[d] * k[d];
 	sum *= a->scale;
 	return a->softcap ? a->softcap * tanh(sum / a->softcap) : sum;
 }
@@ -120,10 +173,15 @@ static void attend(const struct kva_attn *a, uint32_t s, uint32_t row,
 	uint32_t head = qh / (a->q_heads / v->kv_heads), d;
 	uint64_t len = kva_seq_len(v, s), after = a->row_ptr[s + 1] - 1 - row;
 	uint64_t sees = len > after ? len - after : 0, pos;
-	const float *q = a->q + row * a->q_stride + (size_t)qh * v->k_dim;
+	const float *in = a->q + row * a->q_stride + (size_t)qh * v->k_dim;
 	float *out = a->o + row * a->o_stride + (size_t)qh * v->v_dim;
-	double o[KVA_DIM_MAX] = { 0 }, max = -INFINITY, sum = 0;
+	double o[KVA_DIM_MAX] = { 0 }, q[KVA_DIM_MAX], x[KVA_DIM_MAX];
+	double max = -INFINITY, sum = 0;
 
+	for (d = 0; d < v->k_dim; d++)
+		q[d] = x[d] = in[d];
+	if (v->k_type == KVA_INT4H)
+		hadamard(x, q, v->k_dim, kva_block(v->k_dim));
 	for (pos = 0; pos < sees; pos++)
 		if (visible(a, sees, pos))
 			max = fmax(max, score(a, s, q, head, pos));
@@ -139,11 +197,16 @@ static void attend(const struct kva_attn *a, uint32_t s, uint32_t row,
 			continue;
 		p = exp(score(a, s, q, head, pos) - max);
 		sum += p;
+		read_row(v, s, pos, 1, head, x);
 		for (d = 0; d < v->v_dim; d++)
-			o[d] += p * element(v, s, pos, 1, head, d);
+			o[d] += p * x[d];
 	}
 	if (a->sink_logits)
 		sum += exp(a->sink_logits[qh] - max);
+	memcpy(x, o, sizeof(x));
+	if ((v->v_in_k ? v->k_type : v->v_type) == KVA_INT4H)
+		hadamard(x, o, v->v_dim,
+			 kva_block(v->v_in_k ? v->k_dim : v->v_dim));
 	for (d = 0; d < v->v_dim; d++)
 		out[d] = sum == 0 ? 0 : o[d] / sum;
 	if (a->lse)

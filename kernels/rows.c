@@ -97,9 +97,9 @@ static void shift_item(void *arg, size_t item, unsigned int thread)
 		char *page = kva_page(v, seq, pos);
 
 		kva_rows_read(v, page, 0, head, slot, 1, stored);
-		kva_row_decode(v->k_type, stored, row, v->k_dim);
+		kva_row_decode(v->k_type, v->k_scale, stored, row, v->k_dim);
 		turn_row(s, row);
-		kva_row_encode(v->k_type, row, stored, v->k_dim);
+		kva_row_encode(v->k_type, v->k_scale, row, stored, v->k_dim);
 		kva_rows_write(v, page, 0, head, slot, 1, stored);
 	}
 }

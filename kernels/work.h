@@ -55,6 +55,8 @@ struct kva_scratch {
 	float *v;		/* [KVA_TILE][KVA_V_STRIDE(v_dim)] */
 	float *row;		/* one row of K or V in its own type */
 	float *wide;		/* and as floats */
+	float *t;		/* [8][KVA_S_STRIDE] of a group of K or V */
+	float *qsum;		/* [rows][groups of k_dim] sums of q */
 };
 
 /*

@@ -9,6 +9,8 @@
 #ifndef KVA_APPEND_H
 #define KVA_APPEND_H
 
+#include "../quant.h"
+
 /* Rows of an item: their stores to a column-major slab share cache lines. */
 #define APPEND_ROWS 16
 
@@ -39,10 +41,19 @@ static void rotate(const struct kva_append *a, const float *in, float *out,
 		out[i] = in[i];
 }
 
-static void convert(unsigned int type, const float *in, void *out, size_t n)
+static void convert(unsigned int type, float scale, const float *in, void *out,
+		    size_t n)
 {
+	float turned[KVA_DIM_MAX];
 	size_t i;
 
+	if (type == KVA_INT4H) {
+		memcpy(turned, in, n * sizeof(*in));
+		kva_hadamard(turned, n, kva_block(n));
+		in = turned;
+	}
+	if (kva_is_packed(type))
+		return kva_pack(type, scale, in, out, n);
 	switch (type) {
 	case KVA_F16:
 		for (i = 0; i < n; i += VW)
@@ -78,15 +89,16 @@ static void append_rows(const struct kva_append *a, uint32_t row, uint32_t n,
 				rotate(a, k, turned, v->k_dim, row + r);
 				k = turned;
 			}
-			convert(v->k_type, k, rows + r * k_size, v->k_dim);
+			convert(v->k_type, v->k_scale, k, rows + r * k_size,
+				v->k_dim);
 		}
 		kva_rows_write(v, page, 0, h, slot, n, rows);
 		if (v->v_in_k)
 			continue;
 		for (r = 0; r < n; r++)
-			convert(v->v_type, a->v + (row + r) * a->v_stride +
-				(size_t)h * v->v_dim, rows + r * v_size,
-				v->v_dim);
+			convert(v->v_type, v->v_scale, a->v +
+				(row + r) * a->v_stride + (size_t)h * v->v_dim,
+				rows + r * v_size, v->v_dim);
 		kva_rows_write(v, page, 1, h, slot, n, rows);
 	}
 }

@@ -7,24 +7,7 @@
 #ifndef KVA_DECODE_H
 #define KVA_DECODE_H
 
-#include "tile.h"
-
-/* Where a chunk of tokens is, as two matrices. */
-struct chunk {
-	enum panel_kind k_kind;
-	enum panel_kind v_kind;
-	const void *k;		/* [k_dim][ks] */
-	const void *v;		/* [n][vs] */
-	size_t ks;
-	size_t vs;
-	uint32_t lo;		/* tokens before those that are seen */
-	uint32_t n;		/* tokens, these included */
-};
-
-static const void *row_at(enum panel_kind kind, const void *m, size_t i)
-{
-	return (const char *)m + i * panel_elem_size(kind);
-}
+#include "packed.h"
 
 /*
  * The chunk at @pos: what of [pos, end) is in one page and one tile. Vectors
@@ -35,8 +18,8 @@ static void find_chunk(const struct job *j, const struct kva_scratch *x,
 		       struct chunk *c)
 {
 	const struct kva_view *v = j->a->kv;
+	const char *page, *k, *val;
 	uint32_t slot;
-	const char *page;
 
 	c->lo = j->direct ? pos % 8 : 0;
 	pos -= c->lo;
@@ -45,8 +28,8 @@ static void find_chunk(const struct job *j, const struct kva_scratch *x,
 	if (!j->direct) {
 		c->k_kind = PANEL_EXPANDED;
 		c->v_kind = PANEL_EXPANDED;
-		c->k = x->k;
-		c->v = x->v;
+		c->k = (char *)x->k;
+		c->v = (char *)x->v;
 		c->ks = KVA_K_STRIDE;
 		c->vs = KVA_V_STRIDE(v->v_dim);
 		return;
@@ -54,51 +37,40 @@ static void find_chunk(const struct job *j, const struct kva_scratch *x,
 	if (c->n > v->page_tokens - slot)
 		c->n = v->page_tokens - slot;
 	page = kva_page(v, s, pos);
-	c->k_kind = (enum panel_kind)v->k_type;
-	c->v_kind = (enum panel_kind)v->v_type;
-	/* columns of pairs are two elements wide, and so are pairs of rows */
-	c->k = row_at(c->k_kind, kva_slab(v, page, 0, head),
-		      (size_t)slot * (c->k_kind == PANEL_BF16 ? 2 : 1));
-	c->v = row_at(c->v_kind, kva_slab(v, page, 1, head),
-		      (size_t)slot * v->v_dim);
+	k = kva_slab(v, page, 0, head);
+	val = kva_slab(v, page, 1, head);
+	c->k_kind = kind_of(v->k_type, 0);
+	c->v_kind = kind_of(v->v_type, 1);
+	c->k = k + panel_step(c->k_kind, slot);
+	c->v = val + panel_bytes(c->v_kind, (size_t)slot * v->v_dim);
+	c->k_scales = scales_of(v, k, 0, slot);
+	c->v_scales = scales_of(v, val, 1, slot);
 	c->ks = v->page_tokens;
-	c->vs = v->v_dim;
+	c->vs = kva_cells(v->v_type, v->v_dim);
 }
 
 /* All q heads of the group over one chunk; @next is read after it. */
 static void decode_chunk(const struct job *j, struct kva_scratch *x,
-			 const struct chunk *c, const void *next)
+			 const struct chunk *c, const char *next)
 {
-	uint32_t k_dim = j->a->kv->k_dim, v_dim = j->a->kv->v_dim;
 	uint32_t parts = (j->group + MR - 1) / MR;
-	uint32_t step = (j->group + parts - 1) / parts, r, mr;
-	uint32_t even = c->lo & ~1u;
-	struct panel p;
+	uint32_t step = (j->group + parts - 1) / parts, r;
 
-	for (r = 0; r < j->group; r += step) {
-		mr = j->group - r < step ? j->group - r : step;
-		p = (struct panel) {
-			.a = x->q + (size_t)r * k_dim, .as = k_dim,
-			.m = c->k, .ms = c->ks, .rows = k_dim,
-			.c = x->s + (size_t)r * KVA_S_STRIDE,
-			.cs = KVA_S_STRIDE, .next = c->v,
-		};
-		panel_columns(c->k_kind, mr, (c->n + 7) / 8 * 8, &p);
-	}
-	for (r = 0; r < j->group; r++)
+	for (r = 0; r < j->group; r += step)
+		chunk_scores(j, x, c, r, j->group - r < step ? j->group - r :
+							       step);
+	for (r = 0; r < j->group; r++) {
+		float *s = x->s + (size_t)r * KVA_S_STRIDE;
+
+		if (c->k_kind == PANEL_S8X4 || c->k_kind == PANEL_F8)
+			scale_row_by(s, c->n, c->k_scales.of);
 		score_row(j, x, r, c->lo, c->n);
-	for (r = 0; r < j->group; r += step) {
-		mr = j->group - r < step ? j->group - r : step;
-		p = (struct panel) {
-			.a = x->s + (size_t)r * KVA_S_STRIDE + even,
-			.as = KVA_S_STRIDE, .m = row_at(c->v_kind, c->v,
-							even * c->vs),
-			.ms = c->vs, .rows = c->n - even, .skip = c->lo % 2,
-			.c = x->o + (size_t)r * v_dim, .cs = v_dim,
-			.add = 1, .next = next,
-		};
-		panel_columns(c->v_kind, mr, v_dim, &p);
+		if (c->v_kind == PANEL_S8 || c->v_kind == PANEL_F8)
+			scale_row_by(s, c->n, c->v_scales.of);
 	}
+	for (r = 0; r < j->group; r += step)
+		chunk_values(j, x, c, r, j->group - r < step ? j->group - r :
+							       step, next);
 }
 
 static void decode_piece(const struct job *j, struct kva_scratch *x,
@@ -150,6 +122,8 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 	kva_piece(a, s, piece - j->first[s], &pos, &end);
 	kva_scratch_init(&x, &j->w, a, thread);
 	load_q(j, &x, a->row_ptr[s], head, 1);
+	if (j->direct && kva_is_int4(v->k_type))
+		group_q(j, &x);
 	reset_rows(j, &x, j->group);
 	decode_piece(j, &x, s, head, pos, end);
 	for (r = 0; r < j->group; r++) {
@@ -157,7 +131,7 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 		size_t to = piece * a->q_heads + qh + r;
 
 		if (j->first[s + 1] - j->first[s] == 1) {
-			finish_head(a, a->row_ptr[s], qh + r, o, x.m[r],
+			finish_head(j, a->row_ptr[s], qh + r, o, x.m[r],
 				    x.l[r]);
 			continue;
 		}
@@ -195,7 +169,7 @@ static void join_item(void *arg, size_t item, unsigned int thread)
 			v_store(o + d, v_fma(v_set1(by), v_load(part + d),
 					     v_load(o + d)));
 	}
-	finish_head(a, row, qh, o, max, sum);
+	finish_head(j, row, qh, o, max, sum);
 }
 
 static int decode(const struct kva_attn *a, struct kva_threads *t)
@@ -209,6 +183,10 @@ static int decode(const struct kva_attn *a, struct kva_threads *t)
 	if (rc || !nseq || a->row_ptr[0] == a->row_ptr[nseq])
 		return rc;
 	job_init(&j, a);
+	if (j.direct) {
+		j.k_by = left_out(a->kv->k_type, a->kv->k_scale);
+		j.v_by = left_out(a->kv->v_type, a->kv->v_scale);
+	}
 	j.first[0] = 0;
 	for (s = 0; s < nseq; s++) {
 		size_t n = kva_pieces(a, s);

@@ -20,6 +20,14 @@ enum panel_kind {
 	PANEL_F16 = KVA_F16,
 	PANEL_BF16 = KVA_BF16,	/* two rows interleaved */
 	PANEL_EXPANDED,		/* f32 in scratch: nothing to prefetch */
+	/* packed, without their scales */
+	PANEL_S8X4,		/* four rows interleaved */
+	PANEL_S8,
+	PANEL_F8,		/* 2^-8 of them */
+	PANEL_F8NAN,		/* the same, where NaN may be */
+	PANEL_U4,		/* two rows in one of bytes */
+	PANEL_GROUP,		/* columns that are one group */
+	PANEL_SHORT,		/* and one that is short */
 	PANEL_NR_KINDS
 };
 
@@ -27,32 +35,71 @@ struct panel {
 	const float *a;		/* [mr][rows] */
 	size_t as;
 	const void *m;		/* [rows][columns] */
-	size_t ms;		/* elements of a row */
+	size_t ms;		/* cells of a row */
 	size_t rows;
 	int skip;		/* 1 to leave out the first row */
 	float *c;		/* [mr][columns] */
 	size_t cs;
 	int add;		/* to what c holds */
 	unsigned int edge;	/* columns that a single vector may load */
+	unsigned int col;	/* PANEL_GROUP: column of the first vector */
 	const char *next;	/* what is read soon, prefetched line by line */
 };
 
-static KVA_ALWAYS_INLINE size_t panel_elem_size(enum panel_kind kind)
+/* Bytes that @n elements take. */
+static KVA_ALWAYS_INLINE size_t panel_bytes(enum panel_kind kind, size_t n)
 {
-	return kind == PANEL_F16 || kind == PANEL_BF16 ? 2 : 4;
+	switch (kind) {
+	case PANEL_F32:
+	case PANEL_EXPANDED:
+		return 4 * n;
+	case PANEL_F16:
+	case PANEL_BF16:
+		return 2 * n;
+	case PANEL_U4:
+	case PANEL_GROUP:
+	case PANEL_SHORT:
+		return n / 2;
+	default:
+		return n;
+	}
 }
 
-/* Vector @j of row @i; @odd is i % 2. */
+/* Rows that one cell holds elements of, or that lie between each other. */
+static KVA_ALWAYS_INLINE int panel_unit(enum panel_kind kind)
+{
+	return kind == PANEL_S8X4 ? 4 : 2;
+}
+
+/* Vector @j of row @i; @sub is i % panel_unit(). */
 static KVA_ALWAYS_INLINE vf panel_load(enum panel_kind kind, const void *m,
-				       size_t ms, size_t i, int odd, size_t col,
+				       size_t ms, size_t i, int sub, size_t col,
 				       unsigned int n)
 {
 	switch (kind) {
 	case PANEL_F16:
 		return v_load_f16((const uint16_t *)m + i * ms + col, n);
 	case PANEL_BF16:
-		return v_load_bf16((const uint16_t *)m + (i - odd) * ms +
-				   2 * col, n, odd);
+		return v_load_bf16((const uint16_t *)m + (i - sub) * ms +
+				   2 * col, n, sub);
+	case PANEL_S8X4:
+		return v_load_s8x4((const int8_t *)m + (i - sub) * ms +
+				   4 * col, n, sub);
+	case PANEL_S8:
+		return v_load_s8((const int8_t *)m + i * ms + col);
+	case PANEL_F8:
+		return v_load_e4m3((const uint8_t *)m + i * ms + col, n, 0);
+	case PANEL_F8NAN:
+		return v_load_e4m3((const uint8_t *)m + i * ms + col, n, 1);
+	case PANEL_U4:
+		return v_load_u4((const uint8_t *)m + (i - sub) / 2 * ms + col,
+				 n, sub);
+	case PANEL_GROUP:
+		return v_load_group((const uint8_t *)m + i * ms, KVA_GROUP,
+				    col);
+	case PANEL_SHORT:
+		return v_load_group((const uint8_t *)m + i * ms,
+				    KVA_GROUP / 2, col);
 	default:
 		return v_load_f32((const float *)m + i * ms + col, n);
 	}
@@ -60,15 +107,17 @@ static KVA_ALWAYS_INLINE vf panel_load(enum panel_kind kind, const void *m,
 
 static KVA_ALWAYS_INLINE void panel_row(enum panel_kind kind, int mr, int nv,
 					const struct panel *p,
-					vf acc[MR][NV], size_t i, int odd)
+					vf acc[MR][NV], size_t i, int sub)
 {
 	unsigned int n = nv == 1 ? p->edge : VW;
+	size_t col = (kind == PANEL_GROUP || kind == PANEL_SHORT) &&
+		     NV * VW < KVA_GROUP ? p->col : 0;
 	vf b[NV], a;
 	int r, j;
 
 #pragma GCC unroll 4
 	for (j = 0; j < nv; j++)
-		b[j] = panel_load(kind, p->m, p->ms, i, odd, j * VW, n);
+		b[j] = panel_load(kind, p->m, p->ms, i, sub, col + j * VW, n);
 #pragma GCC unroll 6
 	for (r = 0; r < mr; r++) {
 		a = v_set1(p->a[r * p->as + i]);
@@ -82,12 +131,13 @@ static KVA_ALWAYS_INLINE void panel_body(enum panel_kind kind, int mr, int nv,
 					 const struct panel *arg)
 {
 	const struct panel copy = *arg, *p = &copy;
-	size_t lines = kind == PANEL_EXPANDED ? 0 :
-		       2 * nv * VW * panel_elem_size(kind) / 64;
+	const int unit = panel_unit(kind);
+	size_t bytes = kind == PANEL_EXPANDED ? 0 :
+		       panel_bytes(kind, unit * nv * VW);
 	const char *next = p->next;
 	vf acc[MR][NV];
 	size_t i, x;
-	int r, j;
+	int r, j, u;
 
 #pragma GCC unroll 6
 	for (r = 0; r < mr; r++)
@@ -98,12 +148,13 @@ static KVA_ALWAYS_INLINE void panel_body(enum panel_kind kind, int mr, int nv,
 	i = 2 * p->skip;
 	if (i)
 		panel_row(kind, mr, nv, p, acc, 1, 1);
-	for (; i + 1 < p->rows; i += 2) {
-		panel_row(kind, mr, nv, p, acc, i, 0);
-		panel_row(kind, mr, nv, p, acc, i + 1, 1);
-		for (x = 0; x < lines; x++)
-			__builtin_prefetch(next + x * 64);
-		next += lines * 64;
+	for (; i + unit <= p->rows; i += unit) {
+#pragma GCC unroll 4
+		for (u = 0; u < unit; u++)
+			panel_row(kind, mr, nv, p, acc, i + u, u);
+		for (x = 0; x < bytes; x += 64)
+			__builtin_prefetch(next + x);
+		next += bytes;
 	}
 	if (i < p->rows)
 		panel_row(kind, mr, nv, p, acc, i, 0);
@@ -142,6 +193,13 @@ PANELS(PANEL, F32)
 PANELS(PANEL, F16)
 PANELS(PANEL, BF16)
 PANELS(PANEL, EXPANDED)
+PANELS(PANEL, S8X4)
+PANELS(PANEL, S8)
+PANELS(PANEL, F8)
+PANELS(PANEL, F8NAN)
+PANELS(PANEL, U4)
+PANELS(PANEL, GROUP)
+PANELS(PANEL, SHORT)
 
 /* By kind, by vectors (1, 2, 4), by rows. */
 static void (*const panels[PANEL_NR_KINDS][NV / 2 + 1][MR])
@@ -150,7 +208,28 @@ static void (*const panels[PANEL_NR_KINDS][NV / 2 + 1][MR])
 	[PANEL_F16] = { PANELS(PANEL_ENTRY, F16) },
 	[PANEL_BF16] = { PANELS(PANEL_ENTRY, BF16) },
 	[PANEL_EXPANDED] = { PANELS(PANEL_ENTRY, EXPANDED) },
+	[PANEL_S8X4] = { PANELS(PANEL_ENTRY, S8X4) },
+	[PANEL_S8] = { PANELS(PANEL_ENTRY, S8) },
+	[PANEL_F8] = { PANELS(PANEL_ENTRY, F8) },
+	[PANEL_F8NAN] = { PANELS(PANEL_ENTRY, F8NAN) },
+	[PANEL_U4] = { PANELS(PANEL_ENTRY, U4) },
+	[PANEL_GROUP] = { PANELS(PANEL_ENTRY, GROUP) },
+	[PANEL_SHORT] = { PANELS(PANEL_ENTRY, SHORT) },
 };
+
+/* Bytes from one column to the @n-th after it. */
+static size_t panel_step(enum panel_kind kind, size_t n)
+{
+	switch (kind) {
+	case PANEL_BF16:
+	case PANEL_S8X4:
+		return 4 * n;
+	case PANEL_U4:
+		return n;
+	default:
+		return panel_bytes(kind, n);
+	}
+}
 
 /*
  * All columns of @m for @mr rows: vectors by four, two and one; a last one
@@ -159,9 +238,9 @@ static void (*const panels[PANEL_NR_KINDS][NV / 2 + 1][MR])
 static void panel_columns(enum panel_kind kind, int mr, size_t columns,
 			  const struct panel *arg)
 {
-	size_t esz = panel_elem_size(kind);
-	size_t col = 0, per = kind == PANEL_BF16 ? 2 : 1;
+	int in_place = kind == PANEL_GROUP || kind == PANEL_SHORT;
 	struct panel p = *arg;
+	size_t col = 0;
 	int nv;
 
 	while (col < columns) {
@@ -172,9 +251,11 @@ static void panel_columns(enum panel_kind kind, int mr, size_t columns,
 		p.edge = full ? VW : columns - col;
 		panels[kind][nv / 2][mr - 1](&p);
 		col += nv * VW;
-		p.m = (const char *)p.m + nv * VW * esz * per;
+		p.col = col;
+		if (!in_place)
+			p.m = (const char *)p.m + panel_step(kind, nv * VW);
 		p.c += nv * VW;
-		p.next += nv * VW * esz * p.rows;
+		p.next += panel_bytes(kind, nv * VW * p.rows);
 	}
 }
 

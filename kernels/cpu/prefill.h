@@ -7,7 +7,7 @@
 #ifndef KVA_PREFILL_H
 #define KVA_PREFILL_H
 
-#include "tile.h"
+#include "expand.h"
 
 /* An item, in one of two passes: over the sinks, or over the window. */
 struct pass {
@@ -192,7 +192,7 @@ static void prefill_item(void *arg, size_t item, unsigned int thread)
 	for (p.sinks = 1; p.sinks >= 0; p.sinks--)
 		prefill_pass(&p, &x, t->seq, head);
 	for (r = 0; r < p.rows; r++)
-		finish_head(a, t->row + r / j->group,
+		finish_head(j, t->row + r / j->group,
 			    head * j->group + r % j->group,
 			    x.o + (size_t)r * v->v_dim, x.m[r], x.l[r]);
 }

@@ -10,6 +10,7 @@
 #ifndef KVA_TILE_H
 #define KVA_TILE_H
 
+#include "../quant.h"
 #include "../work.h"
 #include "panel.h"
 #include "softmax.h"
@@ -20,7 +21,12 @@ struct job {
 	struct kva_work w;
 	uint32_t group;		/* q heads of a KV head */
 	int direct;		/* slabs can be read by whole vectors */
+	uint8_t v_type;		/* K's if V is in it */
+	float v_scale;
+	size_t v_block;		/* that a rotated V is rotated in */
 	/* decode */
+	float k_by;		/* what codes lack, whatever the token */
+	float v_by;
 	size_t *first;		/* [nseq + 1] first piece of a sequence */
 	float *part_m;		/* [pieces][q_heads] m, l and o of each piece */
 	float *part_l;
@@ -37,6 +43,10 @@ static void job_init(struct job *j, const struct kva_attn *a)
 	j->a = a;
 	kva_work_init(&j->w, a);
 	j->group = a->q_heads / v->kv_heads;
+	j->v_type = v->v_in_k ? v->k_type : v->v_type;
+	j->v_scale = v->v_in_k ? v->k_scale : v->v_scale;
+	j->v_block = kva_block(v->v_in_k ? v->k_dim : v->v_dim);
+	j->k_by = j->v_by = 1;
 	j->direct = v->order == KVA_CPU && v->page_tokens % 8 == 0;
 	j->first = a->ws;
 	j->part_m = (float *)((char *)a->ws + j->w.first_size);
@@ -46,9 +56,10 @@ static void job_init(struct job *j, const struct kva_attn *a)
 }
 
 /* Write one head of a finished row; @o may be where it goes. */
-static void finish_head(const struct kva_attn *a, size_t row, uint32_t qh,
+static void finish_head(const struct job *j, size_t row, uint32_t qh,
 			const float *o, float m, float l)
 {
+	const struct kva_attn *a = j->a;
 	size_t dim = a->kv->v_dim, d;
 	float *out = a->o + row * a->o_stride + qh * dim;
 	float by = 1;
@@ -63,9 +74,11 @@ static void finish_head(const struct kva_attn *a, size_t row, uint32_t qh,
 			m = top;
 		}
 	}
-	by = l == 0 ? 0 : by / l;
+	by = l == 0 ? 0 : by / l * j->v_by;
 	for (d = 0; d < dim; d += VW)
 		v_store(out + d, v_mul(v_load(o + d), v_set1(by)));
+	if (j->v_type == KVA_INT4H)
+		kva_hadamard(out, dim, j->v_block);
 	if (a->lse)
 		a->lse[row * a->q_heads + qh] = l == 0 ? -INFINITY :
 			(m + log2f(l)) * (float)LN2;
@@ -77,7 +90,7 @@ static void load_q(const struct job *j, struct kva_scratch *x, uint32_t row,
 {
 	const struct kva_attn *a = j->a;
 	size_t n = (size_t)j->group * a->kv->k_dim, i;
-	float by = a->scale * LOG2E;
+	float by = a->scale * LOG2E * j->k_by;
 	float *to = x->q;
 	uint32_t t;
 
@@ -86,6 +99,8 @@ static void load_q(const struct job *j, struct kva_scratch *x, uint32_t row,
 
 		for (i = 0; i < n; i += VW)
 			v_store(to + i, v_mul(v_load(q + i), v_set1(by)));
+		if (a->kv->k_type == KVA_INT4H)
+			kva_hadamard(to, n, kva_block(a->kv->k_dim));
 	}
 }
 
@@ -111,92 +126,6 @@ static void score_row(const struct job *j, struct kva_scratch *x, uint32_t r,
 	if (j->a->softcap)
 		cap_row(s, hi - lo, j->a->softcap * (float)LOG2E);
 	softmax_row(s, hi - lo, &x->m[r], &x->l[r], x->o + r * dim, dim);
-}
-
-/* Tokens [slot, slot + n) of a K slab to columns [at, ...) of scratch. */
-static void expand_k(const struct job *j, const struct kva_scratch *x,
-		     const void *slab, uint32_t slot, uint32_t at, uint32_t n)
-{
-	const struct kva_view *v = j->a->kv;
-	enum panel_kind kind = (enum panel_kind)v->k_type;
-	unsigned int c, edge;
-	size_t d;
-
-	for (d = 0; d < v->k_dim; d++) {
-		float *to = x->k + d * KVA_K_STRIDE + at;
-
-		for (c = 0; c < n; c += VW) {
-			edge = (n - c + 7) / 8 * 8;
-			v_store(to + c, panel_load(kind, slab, v->page_tokens,
-						   d, d % 2, slot + c, edge));
-		}
-	}
-}
-
-/* The same for V, to rows of scratch. */
-static void expand_v(const struct job *j, const struct kva_scratch *x,
-		     const void *slab, uint32_t slot, uint32_t at, uint32_t n)
-{
-	const struct kva_view *v = j->a->kv;
-	enum panel_kind kind = (enum panel_kind)v->v_type;
-	uint32_t t;
-	size_t d;
-
-	for (t = 0; t < n; t++) {
-		float *to = x->v + (at + t) * KVA_V_STRIDE(v->v_dim);
-
-		for (d = 0; d < v->v_dim; d += VW)
-			v_store(to + d, panel_load(kind, slab, v->v_dim,
-						   slot + t, (slot + t) % 2, d,
-						   VW));
-	}
-}
-
-/* Any order and any page size, row by row. */
-static void expand_slow(const struct job *j, const struct kva_scratch *x,
-			const void *page, uint32_t head, uint32_t slot,
-			uint32_t at, uint32_t n)
-{
-	const struct kva_view *v = j->a->kv;
-	uint32_t t, d;
-
-	for (t = 0; t < n; t++) {
-		float *row = x->v + (at + t) * KVA_V_STRIDE(v->v_dim);
-
-		kva_rows_read(v, page, 0, head, slot + t, 1, x->row);
-		kva_row_decode(v->k_type, x->row, x->wide, v->k_dim);
-		for (d = 0; d < v->k_dim; d++)
-			x->k[d * KVA_K_STRIDE + at + t] = x->wide[d];
-		if (v->v_in_k) {
-			memcpy(row, x->wide, v->v_dim * sizeof(*row));
-			continue;
-		}
-		kva_rows_read(v, page, 1, head, slot + t, 1, x->row);
-		kva_row_decode(v->v_type, x->row, row, v->v_dim);
-	}
-}
-
-/* Tokens [at, end) of the tile at @pos into their places in scratch. */
-static void expand(const struct job *j, const struct kva_scratch *x,
-		   uint32_t s, uint32_t head, uint64_t pos, uint32_t at,
-		   uint32_t end)
-{
-	const struct kva_view *v = j->a->kv;
-	uint32_t run;
-
-	for (; at < end; at += run) {
-		uint32_t slot = (pos + at) % v->page_tokens;
-		const char *page = kva_page(v, s, pos + at);
-
-		run = v->page_tokens - slot < end - at ?
-		      v->page_tokens - slot : end - at;
-		if (!j->direct) {
-			expand_slow(j, x, page, head, slot, at, run);
-			continue;
-		}
-		expand_k(j, x, kva_slab(v, page, 0, head), slot, at, run);
-		expand_v(j, x, kva_slab(v, page, 1, head), slot, at, run);
-	}
 }
 
 #endif /* KVA_TILE_H */

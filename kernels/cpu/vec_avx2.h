@@ -49,6 +49,51 @@ static inline vf v_load_bf16(const uint16_t *p, unsigned int n, int odd)
 	return _mm256_castsi256_ps(w);
 }
 
+static inline vf v_load_s8x4(const int8_t *p, unsigned int n, int sub)
+{
+	__m256i w = _mm256_loadu_si256((const __m256i *)p);
+
+	w = _mm256_srai_epi32(_mm256_slli_epi32(w, 24 - 8 * sub), 24);
+	return _mm256_cvtepi32_ps(w);
+}
+
+static inline vf v_load_s8(const int8_t *p)
+{
+	__m128i b = _mm_loadl_epi64((const __m128i *)p);
+
+	return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b));
+}
+
+static inline vf v_load_e4m3(const uint8_t *p, unsigned int n, int nan)
+{
+	__m128i w = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
+	__m128i h = _mm_and_si128(_mm_slli_epi16(w, 7),
+				  _mm_set1_epi16((short)0xbf80));
+
+	if (nan) {
+		w = _mm_and_si128(w, _mm_set1_epi16(0x7f));
+		w = _mm_cmpeq_epi16(w, _mm_set1_epi16(0x7f));
+		h = _mm_or_si128(h, _mm_and_si128(w, _mm_set1_epi16(0x7e00)));
+	}
+	return _mm256_cvtph_ps(h);
+}
+
+static inline vf v_load_u4(const uint8_t *p, unsigned int n, int odd)
+{
+	__m128i b = _mm_loadl_epi64((const __m128i *)p);
+	__m256i w = _mm256_cvtepu8_epi32(b);
+
+	w = odd ? _mm256_srli_epi32(w, 4) :
+		  _mm256_and_si256(w, _mm256_set1_epi32(15));
+	return _mm256_cvtepi32_ps(w);
+}
+
+static inline vf v_load_group(const uint8_t *p, unsigned int n,
+			      unsigned int col)
+{
+	return v_load_u4(p + col % (n / 2), VW, col >= n / 2);
+}
+
 static inline void v_store_f16(uint16_t *p, vf x)
 {
 	_mm_storeu_si128((__m128i *)p,

@@ -60,6 +60,70 @@ static inline vf v_load_bf16(const uint16_t *p, unsigned int n, int odd)
 	return _mm512_castsi512_ps(w);
 }
 
+static inline __m128i v_load_bytes(const void *p, unsigned int n)
+{
+	if (n >= VW)
+		return _mm_loadu_si128((const __m128i *)p);
+	return _mm_maskz_loadu_epi8(v_lanes(n), p);
+}
+
+static inline vf v_load_s8x4(const int8_t *p, unsigned int n, int sub)
+{
+	__m512i w = n >= VW ? _mm512_loadu_si512(p) :
+			      _mm512_maskz_loadu_epi32(v_lanes(n), p);
+
+	w = _mm512_srai_epi32(_mm512_slli_epi32(w, 24 - 8 * sub), 24);
+	return _mm512_cvtepi32_ps(w);
+}
+
+static inline vf v_load_s8(const int8_t *p)
+{
+	return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v_load_bytes(p, VW)));
+}
+
+static inline vf v_load_e4m3(const uint8_t *p, unsigned int n, int nan)
+{
+	__m256i w = _mm256_cvtepi8_epi16(v_load_bytes(p, n));
+	__m256i h = _mm256_and_si256(_mm256_slli_epi16(w, 7),
+				     _mm256_set1_epi16((short)0xbf80));
+
+	if (nan) {
+		__mmask16 is;
+
+		w = _mm256_and_si256(w, _mm256_set1_epi16(0x7f));
+		is = _mm256_cmpeq_epi16_mask(w, _mm256_set1_epi16(0x7f));
+		h = _mm256_mask_mov_epi16(h, is, _mm256_set1_epi16(0x7e00));
+	}
+	return _mm512_cvtph_ps(h);
+}
+
+/* Of each index the permutation looks at the low half of a byte only. */
+static inline vf v_nibbles(__m512i w)
+{
+	return _mm512_permutexvar_ps(w, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7,
+						       8, 9, 10, 11, 12, 13,
+						       14, 15));
+}
+
+static inline vf v_load_u4(const uint8_t *p, unsigned int n, int odd)
+{
+	__m512i w = _mm512_cvtepu8_epi32(v_load_bytes(p, n));
+
+	return v_nibbles(odd ? _mm512_srli_epi32(w, 4) : w);
+}
+
+static inline vf v_load_group(const uint8_t *p, unsigned int n,
+			      unsigned int col)
+{
+	__m128i b;
+
+	if (n > VW)
+		return v_load_u4(p, VW, col > 0);
+	b = _mm_loadl_epi64((const __m128i *)p);
+	b = _mm_unpacklo_epi64(b, _mm_srli_epi16(b, 4));
+	return v_nibbles(_mm512_cvtepu8_epi32(b));
+}
+
 static inline void v_store_f16(uint16_t *p, vf x)
 {
 	_mm256_storeu_si256((__m256i *)p,

@@ -51,6 +51,38 @@ static inline vf v_load_bf16(const uint16_t *p, unsigned int n, int odd)
 	return kva_cvt_bf16_f32(p[odd]);
 }
 
+/* Signed byte @sub of each four. */
+static inline vf v_load_s8x4(const int8_t *p, unsigned int n, int sub)
+{
+	return p[sub];
+}
+
+static inline vf v_load_s8(const int8_t *p)
+{
+	return *p;
+}
+
+/* 2^-8 of what e4m3 codes mean; NaN is looked for only with @nan. */
+static inline vf v_load_e4m3(const uint8_t *p, unsigned int n, int nan)
+{
+	if (nan)
+		return kva_cvt_e4m3_f32(*p) * 0x1p-8f;
+	return kva_cvt_f16_f32((*p & 0x80) << 8 | (*p & 0x7f) << 7);
+}
+
+/* The low (@odd: high) half of each byte. */
+static inline vf v_load_u4(const uint8_t *p, unsigned int n, int odd)
+{
+	return odd ? *p >> 4 : *p & 15;
+}
+
+/* Elements from @col on of a group of @n, whose halves share bytes. */
+static inline vf v_load_group(const uint8_t *p, unsigned int n,
+			      unsigned int col)
+{
+	return v_load_u4(p + col % (n / 2), VW, col >= n / 2);
+}
+
 static inline void v_store_f16(uint16_t *p, vf x)
 {
 	*p = kva_cvt_f32_f16(x);

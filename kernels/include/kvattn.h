@@ -27,10 +27,34 @@ extern "C" {
  * ============  =================================  ==========================
  * order         K slab                             V slab
  * ============  =================================  ==========================
- * KVA_ROW       ``[P][D]``                         ``[P][D]``
- * KVA_CPU       f32, f16: ``[D][P]``               ``[P][D]``
+ * KVA_ROW       ``[P][row]``                       ``[P][row]``
+ * KVA_CPU       f32, f16, e4m3: ``[D][P]``         ``[P][D]``
  * ..            bf16: ``[D/2][P][2]``              ``[ceil(P/2)][D][2]``
+ * ..            int8: ``[D/4][P][4]``              ``[P][D]``
+ * ..            int4: ``[D/2][P]``                 ``[P][D/2]``
  * ============  =================================  ==========================
+ *
+ * With KVA_CPU the scales of packed types follow, ``[scale][P]``. A row in
+ * canonical order, which is also how KVA_ROW stores it, has its codes first:
+ *
+ * =========  ======================  =======================================
+ * type       codes                   scales
+ * =========  ======================  =======================================
+ * int8       D, signed               f32: the row's largest size / 127
+ * e4m3       D, OCP E4M3             f32: the row's largest size / 448
+ * e4m3t      D, OCP E4M3             none: the view's, for all rows
+ * int4       D/2; of each group of   f16: (largest - minimum) / 15 of each
+ *            32, i and i + 16 share  group, then the minimum of each group
+ *            a byte, i in its low
+ *            half
+ * int4h      as int4, after a Hadamard rotation in blocks of the largest
+ *            power of two that divides D
+ * =========  ======================  =======================================
+ *
+ * The last group of a row may be one of 16; i and i + 8 share a byte there.
+ * All codes are rounded to nearest even. Rows (int4: groups) that are not
+ * finite have scales (int4: minimums) of NaN, and e4m3t keeps NaN and
+ * saturates.
  *
  * Slots past a sequence's length hold anything, NaN included: kernels never
  * let them reach a result.
@@ -45,6 +69,11 @@ enum kva_type {
 	KVA_F32 = 0,
 	KVA_F16 = 1,
 	KVA_BF16 = 2,
+	KVA_INT8 = 3,
+	KVA_E4M3 = 4,		/* a scale each token and head */
+	KVA_E4M3T = 5,		/* one given scale */
+	KVA_INT4 = 6,		/* groups of 32, scale and minimum */
+	KVA_INT4H = 7,		/* the same of rotated rows */
 	KVA_NR_TYPES
 };
 
@@ -75,6 +104,8 @@ enum kva_rope {
  * @k_type: enum kva_type of K
  * @v_type: enum kva_type of V
  * @order: enum kva_order
+ * @k_scale: KVA_E4M3T: what codes of K are multiplied with; more than 0
+ * @v_scale: the same of V
  * @v_in_k: a V row is the first @v_dim elements of the K row (latent
  *          attention), and there is no V part: the offset, stride and type of
  *          V are not looked at. KVA_ROW only
@@ -103,6 +134,8 @@ struct kva_view {
 	uint8_t v_type;
 	uint8_t order;
 	uint8_t v_in_k;
+	float k_scale;
+	float v_scale;
 	uint64_t k_off;
 	uint64_t v_off;
 	uint64_t k_head_stride;
@@ -354,10 +387,10 @@ const struct kva_ops *kva_variant(unsigned int i, int *runnable);
 /* Bytes of struct kva_attn.ws that decode and prefill want for this call. */
 size_t kva_workspace(const struct kva_attn *a, const struct kva_threads *t);
 
-/* Bytes of a row of @dim elements; 0 for an unknown type. */
+/* Bytes of a row of @dim elements, scales included; 0 for an unknown type. */
 size_t kva_row_size(unsigned int type, uint32_t dim);
 const char *kva_type_name(unsigned int type);
-/* The type of a name ("f32", "f16", "bf16"), or -EINVAL. */
+/* The type of a name ("bf16", "e4m3t"), or -EINVAL. */
 int kva_type_parse(const char *name);
 
 /* Bytes of one head's K or V slab. */
@@ -391,10 +424,18 @@ void kva_rows_write(const struct kva_view *v, void *page, int is_v,
 void kva_rows_copy(const struct kva_view *v, void *dst, const void *src,
 		   uint32_t n);
 
-/* A row in canonical order, of @dim elements of a type, from and to floats. */
-void kva_row_decode(unsigned int type, const void *row, float *out,
-		    uint32_t dim);
-void kva_row_encode(unsigned int type, const float *in, void *row,
+/**
+ * kva_row_decode() - a row in canonical order as the floats that it means
+ * @type: enum kva_type
+ * @scale: KVA_E4M3T: the view's; other types do not look at it
+ * @row: kva_row_size() bytes, aligned to 4
+ * @out: [@dim], not rotated whatever the type
+ * @dim: elements
+ */
+void kva_row_decode(unsigned int type, float scale, const void *row,
+		    float *out, uint32_t dim);
+/* The inverse of kva_row_decode(): what append stores. */
+void kva_row_encode(unsigned int type, float scale, const float *in, void *row,
 		    uint32_t dim);
 
 /* Round to nearest even; NaN stays NaN. */

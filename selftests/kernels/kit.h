@@ -16,6 +16,10 @@
 
 #define KIT_SEQS 16
 
+/* Given scales of rows between -1 and 1, for KVA_E4M3T. */
+#define KIT_K_SCALE 0.0041f
+#define KIT_V_SCALE 0.0029f
+
 static uint64_t kit_state = 88172645463325252ull;
 
 static inline uint32_t kit_random(void)
@@ -127,15 +131,13 @@ static inline void kit_put(struct kit *k, uint32_t s, uint32_t pos, int is_v,
 			   uint32_t head, const float *row)
 {
 	unsigned int type = is_v ? k->shape.v_type : k->shape.k_type;
-	uint32_t dim = is_v ? k->shape.v_dim : k->shape.k_dim, d;
-	uint16_t half[KVA_DIM_MAX];
+	uint32_t dim = is_v ? k->shape.v_dim : k->shape.k_dim;
+	uint32_t stored[KVA_DIM_MAX];
 
-	for (d = 0; d < dim && type != KVA_F32; d++)
-		half[d] = type == KVA_F16 ? kva_f32_to_f16(row[d]) :
-					    kva_f32_to_bf16(row[d]);
+	kva_row_encode(type, is_v ? KIT_V_SCALE : KIT_K_SCALE, row, stored,
+		       dim);
 	kva_rows_write(&k->view, kit_page(k, s, pos), is_v, head,
-		       pos % k->shape.page_tokens, 1,
-		       type == KVA_F32 ? (const void *)row : half);
+		       pos % k->shape.page_tokens, 1, stored);
 }
 
 static inline void kit_fill(struct kit *k)
@@ -211,6 +213,8 @@ static inline void kit_view(struct kit *k)
 	v->v_type = s->v_type;
 	v->order = s->order;
 	v->v_in_k = s->v_in_k;
+	v->k_scale = KIT_K_SCALE;
+	v->v_scale = KIT_V_SCALE;
 	v->k_head_stride = ks;
 	v->v_head_stride = vs;
 	v->k_off = layer;

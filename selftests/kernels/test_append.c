@@ -149,7 +149,8 @@ static void exact(const char *name)
 	ASSERT_EQ(0, kva_threads_create(3, &t));
 	for (i = 0; i < 3 * 3 * 2 * 6; i++) {
 		struct kit_shape s = {
-			.k_type = i % 3, .v_type = i / 3 % 3,
+			.k_type = i % KVA_NR_TYPES,
+			.v_type = (i + i / 3) % KVA_NR_TYPES,
 			.order = i / 9 % 2,
 			.page_tokens = page_tokens[i / 18],
 			.k_dim = dims[i % 7], .v_dim = dims[(i + i / 7) % 7],

@@ -14,8 +14,9 @@ static const uint32_t dims[] = { 64, 80, 96, 112, 128, 192, 256, 16, 48 };
 static const uint32_t groups[] = { 1, 3, 4, 7, 8, 2, 13 };
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
-/* All pairs of types with all page sizes, in one order. */
-#define NCASES (9 * N(page_tokens))
+#define NTYPES KVA_NR_TYPES
+/* Most pairs of types with all page sizes, in one order. */
+#define NCASES (2 * NTYPES * N(page_tokens))
 
 /* Lengths at the borders of pages and of pieces of @split tokens. */
 static uint32_t pick_len(unsigned int i, uint32_t P, uint32_t split)
@@ -94,8 +95,9 @@ static void compare(const char *name, int decode, enum kva_order order)
 	ASSERT_EQ(0, kva_threads_create(2, &t));
 	for (i = order * NCASES; i < (order + 1) * NCASES; i++) {
 		case_shape(&s, i, decode);
-		s.k_type = i / N(page_tokens) % 3;
-		s.v_type = i / N(page_tokens) / 3 % 3;
+		s.k_type = i / N(page_tokens) % NTYPES;
+		s.v_type = (i / N(page_tokens) / NTYPES * 3 + s.k_type) %
+			   NTYPES;
 		s.order = order;
 		compare_case(ops, t, &s, decode, &by_type[s.k_type]);
 	}

@@ -127,6 +127,11 @@ TEST(types_by_name)
 	ASSERT_EQ(KVA_F32, kva_type_parse("f32"));
 	ASSERT_EQ(KVA_F16, kva_type_parse("f16"));
 	ASSERT_EQ(KVA_BF16, kva_type_parse("bf16"));
+	ASSERT_EQ(3, kva_type_parse("int8"));
+	ASSERT_EQ(4, kva_type_parse("e4m3"));
+	ASSERT_EQ(5, kva_type_parse("e4m3t"));
+	ASSERT_EQ(6, kva_type_parse("int4"));
+	ASSERT_EQ(7, kva_type_parse("int4h"));
 	ASSERT_EQ(-EINVAL, kva_type_parse("f64"));
 	ASSERT_EQ(-EINVAL, kva_type_parse(""));
 	ASSERT_STREQ("bf16", kva_type_name(KVA_BF16));

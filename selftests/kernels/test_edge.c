@@ -293,12 +293,12 @@ static void bounds(const char *name)
 	struct kva_attn a;
 	unsigned int i;
 
-	for (i = 0; i < 6 * 3 * 2; i++) {
+	for (i = 0; i < 6 * KVA_NR_TYPES * 2; i++) {
 		struct kit_shape s = {
-			.k_type = i % 3, .v_type = i % 3, .order = i / 3 % 2,
+			.k_type = i / 12, .v_type = i / 12, .order = i % 2,
 			.k_dim = 80, .v_dim = 112, .kv_heads = 2, .group = 5,
-			.page_tokens = page_tokens[i / 6], .split = 64,
-			.nseq = 2, .len = { 130, page_tokens[i / 6] },
+			.page_tokens = page_tokens[i / 2 % 6], .split = 64,
+			.nseq = 2, .len = { 130, page_tokens[i / 2 % 6] },
 			.rows = { 1, 1 },
 		};
 		struct kit k;

@@ -14,7 +14,8 @@ static const uint32_t groups[] = { 1, 3, 4, 7, 8, 13 };
 static struct kit_shape shape_of(unsigned int i)
 {
 	return (struct kit_shape) {
-		.k_type = i % 3, .v_type = (i + i / 3) % 3,
+		.k_type = i % KVA_NR_TYPES,
+		.v_type = (i + i / 3) % KVA_NR_TYPES,
 		.order = i % 4 ? KVA_CPU : KVA_ROW,
 		.k_dim = 64 + 16 * (i % 4), .v_dim = 64 + 16 * (i % 3),
 		.kv_heads = 1 + i % 2, .group = groups[i % N(groups)],

@@ -18,7 +18,8 @@ static const float caps[] = { 0, 1, 30, 50, 0.01f };
 static struct kit_shape shape_of(unsigned int i, int decode)
 {
 	struct kit_shape s = {
-		.k_type = i % 3, .v_type = (i + i / 3) % 3,
+		.k_type = i % KVA_NR_TYPES,
+		.v_type = (i + i / 3) % KVA_NR_TYPES,
 		.order = i % 3 ? KVA_CPU : KVA_ROW,
 		.k_dim = dims[i % N(dims)], .v_dim = dims[(i + i / 6) % N(dims)],
 		.kv_heads = 1 + i % 2, .group = 1 + i * 3 % 7,
@@ -294,7 +295,8 @@ static void latent(const char *name)
 	ASSERT_EQ(0, kva_threads_create(2, &t));
 	for (i = 0; i < 18; i++) {
 		struct kit_shape s = {
-			.k_type = i % 3, .v_type = 0, .order = KVA_ROW,
+			.k_type = i % KVA_NR_TYPES, .v_type = 0,
+			.order = KVA_ROW,
 			.v_in_k = true, .k_dim = i % 2 ? 576 : 96,
 			.v_dim = i % 2 ? 512 : 80, .kv_heads = 1 + i / 9,
 			.group = i % 4 ? 3 : 16,

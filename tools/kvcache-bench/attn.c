@@ -15,7 +15,8 @@
 
 #include "bench.h"
 
-#define KV_TOKENS 4096
+#define SHORT 4096		/* stored tokens */
+#define LONG 16384
 #define PREFILL_TOKENS 512
 
 enum op { DECODE, PREFILL };
@@ -27,20 +28,35 @@ struct bench_case {
 	uint32_t group;
 	uint32_t dim;
 	uint32_t page_tokens;
+	uint32_t kv_tokens;
 	double goal;		/* ratio to the probe; 0 for none */
+	double gain;		/* goal: tokens/s to those of bf16 before */
 };
 
 /* The heads of a 135M and of an 8B model, pages of 2 and of 8 MiB. */
 static const struct bench_case cases[] = {
-	{ DECODE, KVA_F16, 3, 3, 64, 88, 0.20 },
-	{ DECODE, KVA_F16, 8, 4, 128, 64, 0.20 },
-	{ DECODE, KVA_BF16, 3, 3, 64, 88, 0 },
-	{ DECODE, KVA_BF16, 8, 4, 128, 64, 0 },
-	{ DECODE, KVA_F32, 8, 4, 128, 64, 0 },
-	{ PREFILL, KVA_F32, 3, 3, 64, 88, 0.35 },
-	{ PREFILL, KVA_F32, 8, 4, 128, 64, 0.35 },
-	{ PREFILL, KVA_F16, 8, 4, 128, 64, 0 },
-	{ PREFILL, KVA_BF16, 8, 4, 128, 64, 0 },
+	{ DECODE, KVA_F16, 3, 3, 64, 88, SHORT, 0.20, 0 },
+	{ DECODE, KVA_F16, 8, 4, 128, 64, SHORT, 0.20, 0 },
+	{ DECODE, KVA_F32, 8, 4, 128, 64, SHORT, 0, 0 },
+	{ DECODE, KVA_BF16, 3, 3, 64, 88, SHORT, 0, 0 },
+	{ DECODE, KVA_INT8, 3, 3, 64, 88, SHORT, 0, 0 },
+	{ DECODE, KVA_INT4, 3, 3, 64, 88, SHORT, 0, 0 },
+	{ DECODE, KVA_BF16, 8, 4, 128, 64, SHORT, 0.40, 0 },
+	{ DECODE, KVA_INT8, 8, 4, 128, 64, SHORT, 0, 1.3 },
+	{ DECODE, KVA_E4M3, 8, 4, 128, 64, SHORT, 0, 1.3 },
+	{ DECODE, KVA_E4M3T, 8, 4, 128, 64, SHORT, 0, 0 },
+	{ DECODE, KVA_INT4, 8, 4, 128, 64, SHORT, 0, 1.5 },
+	{ DECODE, KVA_INT4H, 8, 4, 128, 64, SHORT, 0, 0 },
+	{ DECODE, KVA_BF16, 8, 4, 128, 64, LONG, 0.40, 0 },
+	{ DECODE, KVA_INT8, 8, 4, 128, 64, LONG, 0, 1.3 },
+	{ DECODE, KVA_E4M3, 8, 4, 128, 64, LONG, 0, 1.3 },
+	{ DECODE, KVA_INT4, 8, 4, 128, 64, LONG, 0, 1.5 },
+	{ PREFILL, KVA_F32, 3, 3, 64, 88, SHORT, 0.35, 0 },
+	{ PREFILL, KVA_F32, 8, 4, 128, 64, SHORT, 0.35, 0 },
+	{ PREFILL, KVA_F16, 8, 4, 128, 64, SHORT, 0, 0 },
+	{ PREFILL, KVA_BF16, 8, 4, 128, 64, SHORT, 0, 0 },
+	{ PREFILL, KVA_INT8, 8, 4, 128, 64, SHORT, 0, 0 },
+	{ PREFILL, KVA_INT4, 8, 4, 128, 64, SHORT, 0, 0 },
 };
 
 struct options {
@@ -86,22 +102,30 @@ static uint32_t next_random(void)
 	return x >> 32;
 }
 
-/* Small numbers of the type, one block of them over all pages. */
+/* Small numbers of the type: one page of them, over all pages. */
 static void fill_pages(const struct bench_case *c, struct setup *s)
 {
-	enum { BLOCK = 4096 };
-	size_t bytes = kva_row_size(c->type, BLOCK), i;
-	uint16_t half[BLOCK];
-	float full[BLOCK];
-	const void *src = c->type == KVA_F32 ? (const void *)full : half;
+	const struct kva_view *v = &s->view;
+	uint32_t stored[KVA_DIM_MAX], d, h, t;
+	float row[KVA_DIM_MAX];
+	int is_v;
+	size_t i;
 
-	for (i = 0; i < BLOCK; i++) {
-		full[i] = (int32_t)next_random() * 0x1p-31f;
-		half[i] = c->type == KVA_F16 ? kva_f32_to_f16(full[i]) :
-					       kva_f32_to_bf16(full[i]);
+	for (is_v = 0; is_v <= 1; is_v++) {
+		for (h = 0; h < c->kv_heads; h++) {
+			for (t = 0; t < c->page_tokens; t++) {
+				for (d = 0; d < c->dim; d++)
+					row[d] = (int32_t)next_random() *
+						 0x1p-31f;
+				kva_row_encode(c->type, v->k_scale, row, stored,
+					       c->dim);
+				kva_rows_write(v, s->arena, is_v, h, t, 1,
+					       stored);
+			}
+		}
 	}
-	for (i = 0; i + bytes <= s->arena_size; i += bytes)
-		memcpy((char *)s->arena + i, src, bytes);
+	for (i = v->page_stride; i < s->arena_size; i += v->page_stride)
+		memcpy((char *)s->arena + i, s->arena, v->page_stride);
 }
 
 static void set_up(const struct bench_case *c, const struct options *opt,
@@ -110,7 +134,8 @@ static void set_up(const struct bench_case *c, const struct options *opt,
 	uint32_t q_heads = c->kv_heads * c->group, rows, nseq, i, pages;
 	size_t slab = kva_slab_size(c->type, KVA_CPU, 0, c->page_tokens,
 				    c->dim);
-	uint32_t seq_pages = (KV_TOKENS + c->page_tokens - 1) / c->page_tokens;
+	uint32_t seq_pages = (c->kv_tokens + c->page_tokens - 1) /
+			     c->page_tokens;
 	uint64_t stride = 2 * slab * c->kv_heads;
 
 	nseq = c->op == PREFILL ? 1 :
@@ -120,7 +145,6 @@ static void set_up(const struct bench_case *c, const struct options *opt,
 	memset(s, 0, sizeof(*s));
 	s->arena_size = pages * stride;
 	s->arena = bench_map(s->arena_size);
-	fill_pages(c, s);
 	s->indptr = must_alloc((nseq + 1) * sizeof(uint32_t));
 	s->row_ptr = must_alloc((nseq + 1) * sizeof(uint32_t));
 	s->last = must_alloc(nseq * sizeof(uint32_t));
@@ -130,7 +154,7 @@ static void set_up(const struct bench_case *c, const struct options *opt,
 		s->row_ptr[i] = (uint64_t)i * rows / nseq;
 	}
 	for (i = 0; i < nseq; i++)
-		s->last[i] = (KV_TOKENS - 1) % c->page_tokens + 1;
+		s->last[i] = (c->kv_tokens - 1) % c->page_tokens + 1;
 	for (i = 0; i < pages; i++)
 		s->indices[i] = i;
 	for (i = pages - 1; i > 0; i--) {
@@ -151,7 +175,9 @@ static void set_up(const struct bench_case *c, const struct options *opt,
 		.k_type = c->type, .v_type = c->type, .order = KVA_CPU,
 		.k_off = 0, .v_off = slab * c->kv_heads,
 		.k_head_stride = slab, .v_head_stride = slab,
+		.k_scale = 1.0f / 448, .v_scale = 1.0f / 448,
 	};
+	fill_pages(c, s);
 	s->attn = (struct kva_attn) {
 		.kv = &s->view, .row_ptr = s->row_ptr, .q = s->q, .o = s->o,
 		.q_stride = (size_t)q_heads * c->dim,
@@ -175,10 +201,10 @@ static void tear_down(struct setup *s)
 /* What a call does: bytes of K and V for decode, flop for prefill. */
 static double work_of(const struct bench_case *c, const struct setup *s)
 {
-	double t = PREFILL_TOKENS, before = KV_TOKENS - t;
+	double t = PREFILL_TOKENS, before = c->kv_tokens - t;
 
 	if (c->op == DECODE)
-		return 2.0 * s->view.nseq * KV_TOKENS * c->kv_heads *
+		return 2.0 * s->view.nseq * c->kv_tokens * c->kv_heads *
 		       kva_row_size(c->type, c->dim);
 	return 4.0 * c->kv_heads * c->group * c->dim *
 	       (t * before + t * (t + 1) / 2);
@@ -190,6 +216,7 @@ struct result {
 	struct bench_stat probe;
 	struct bench_stat ratio;
 	int has_probe;
+	double gain;		/* tokens/s to those of bf16; 0 for unknown */
 };
 
 static void measure(const struct bench_case *c, const struct options *opt,
@@ -229,10 +256,44 @@ static void measure(const struct bench_case *c, const struct options *opt,
 	tear_down(&s);
 }
 
+/*
+ * Tokens a second against bf16 of the same shape, which is measured before.
+ * Each counts in units of its own probe, as other load on the machine changes
+ * between them.
+ */
+static double gain_of(const struct bench_case *c, const struct result *r)
+{
+	static struct bench_case base;
+	static double base_tokens;
+	double tokens = r->ratio.median / kva_row_size(c->type, c->dim);
+
+	if (c->op != DECODE || !r->has_probe)
+		return 0;
+	if (c->type == KVA_BF16) {
+		base = *c;
+		base_tokens = tokens;
+	}
+	if (!base_tokens || base.kv_heads != c->kv_heads ||
+	    base.dim != c->dim || base.kv_tokens != c->kv_tokens)
+		return 0;
+	return tokens / base_tokens;
+}
+
+/* The lesser of what is asked and 3/4 of what the bytes allow. */
+static double gain_goal(const struct bench_case *c)
+{
+	double bytes = 0.75 * kva_row_size(KVA_BF16, c->dim) /
+		       kva_row_size(c->type, c->dim);
+
+	return c->gain < bytes ? c->gain : bytes;
+}
+
 static const char *verdict(const struct bench_case *c, const struct result *r)
 {
-	if (!c->goal || !r->has_probe)
+	if ((!c->goal && !c->gain) || !r->has_probe)
 		return "-";
+	if (c->gain)
+		return r->gain >= gain_goal(c) ? "pass" : "fail";
 	return r->ratio.median >= c->goal ? "pass" : "fail";
 }
 
@@ -240,13 +301,19 @@ static void print_text(const struct bench_case *c, const struct result *r)
 {
 	const char *unit = c->op == DECODE ? "GB/s" : "GFLOP/s";
 
-	printf("%-8s%-5s%2u x %u x %-4u%4u %9.2f [%.2f..%.2f] %7.1f %-8s%7.1f "
-	       "%6.2f [%.2f..%.2f]", c->op == DECODE ? "decode" : "prefill",
-	       kva_type_name(c->type), c->kv_heads, c->group, c->dim,
-	       c->page_tokens, r->ms.median, r->ms.min, r->ms.max,
-	       r->rate.median, unit, r->probe.median, r->ratio.median,
-	       r->ratio.min, r->ratio.max);
-	if (c->goal)
+	printf("%-8s%-6s%2u x %u x %-4u%4u %6u %9.2f [%.2f..%.2f] %7.1f %-8s"
+	       "%7.1f %6.2f [%.2f..%.2f] ", c->op == DECODE ? "decode" :
+	       "prefill", kva_type_name(c->type), c->kv_heads, c->group, c->dim,
+	       c->page_tokens, c->kv_tokens, r->ms.median, r->ms.min,
+	       r->ms.max, r->rate.median, unit, r->probe.median,
+	       r->ratio.median, r->ratio.min, r->ratio.max);
+	if (r->gain)
+		printf("%7.2f", r->gain);
+	else
+		printf("      -");
+	if (c->gain)
+		printf(" %5.2f  %s\n", gain_goal(c), verdict(c, r));
+	else if (c->goal)
 		printf(" %5.2f  %s\n", c->goal, verdict(c, r));
 	else
 		printf("     -  -\n");
@@ -261,13 +328,14 @@ static void print_json(const struct bench_case *c, const struct result *r,
 	       "\"kv_tokens\": %u, \"ms\": [%.4f, %.4f, %.4f], "
 	       "\"unit\": \"%s\", \"rate\": %.3f, \"probe\": %.3f, "
 	       "\"ratio\": [%.4f, %.4f, %.4f], \"goal\": %.2f, "
+	       "\"tokens_to_bf16\": %.3f, \"tokens_goal\": %.2f, "
 	       "\"verdict\": \"%s\"}", first ? "" : ",",
 	       c->op == DECODE ? "decode" : "prefill", kva_type_name(c->type),
-	       c->kv_heads, c->group, c->dim, c->page_tokens, KV_TOKENS,
+	       c->kv_heads, c->group, c->dim, c->page_tokens, c->kv_tokens,
 	       r->ms.median, r->ms.min, r->ms.max,
 	       c->op == DECODE ? "GB/s" : "GFLOP/s", r->rate.median,
 	       r->probe.median, r->ratio.median, r->ratio.min, r->ratio.max,
-	       c->goal, verdict(c, r));
+	       c->goal, r->gain, c->gain ? gain_goal(c) : 0, verdict(c, r));
 	fflush(stdout);
 }
 
@@ -291,13 +359,14 @@ static int run(const struct options *opt)
 	else
 		printf("%s, %u threads, median [min..max] of %d; decode reads "
 		       "%zu MiB; prefill is %d tokens after %d\n"
-		       "op      type heads x group x dim, page    ms"
+		       "op      type  heads x group x dim, page, tokens  ms"
 		       "            rate             probe  ratio"
-		       "               goal\n", opt->ops->name,
+		       "            x bf16  goal\n", opt->ops->name,
 		       kva_threads_count(t), BENCH_ROUNDS, opt->bytes >> 20,
-		       PREFILL_TOKENS, KV_TOKENS - PREFILL_TOKENS);
+		       PREFILL_TOKENS, SHORT - PREFILL_TOKENS);
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		measure(&cases[i], opt, t, &r);
+		r.gain = gain_of(&cases[i], &r);
 		if (opt->json)
 			print_json(&cases[i], &r, i == 0);
 		else

@@ -110,7 +110,7 @@ static void end_client(struct kvcache_client *c)
 		return;
 	}
 	/* Pairs with kvcache_client_check(), where there is no lock. */
-	WRITE_ONCE(c->dead, true);
+	WRITE_ONCE(c->dead, 1);
 	kvl_client_kill(kvcache.ledger, c->cmd.client);
 	kvcache_unlock();
 	kvcache_zap_client(c);

@@ -77,7 +77,8 @@ struct kvcache_pool {
  * @windows: those which it ever had a mapping of
  * @mm: the owner's memory, once attached; compared, never used
  * @mn: tells when @mm ends; holds @mm's struct
- * @dead: the owner has ended
+ * @dead: the owner has ended; no bool, for where UBSAN checks the value of
+ *        one, READ_ONCE() is a plain read to KCSAN
  * @pid: the owner
  * @comm: its name
  */
@@ -89,7 +90,7 @@ struct kvcache_client {
 	DECLARE_BITMAP(windows, KVCACHE_WINDOWS);
 	struct mm_struct *mm;
 	struct mmu_notifier mn;
-	bool dead;
+	int dead;
 	struct pid *pid;
 	char comm[TASK_COMM_LEN];
 };

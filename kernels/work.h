@@ -55,8 +55,9 @@ struct kva_scratch {
 	float *v;		/* [KVA_TILE][KVA_V_STRIDE(v_dim)] */
 	float *row;		/* one row of K or V in its own type */
 	float *wide;		/* and as floats */
-	float *t;		/* [8][KVA_S_STRIDE] of a group of K or V */
-	float *qsum;		/* [rows][groups of k_dim] sums of q */
+	/* of 4-bit K and V: [groups][scale, minimum][KVA_S_STRIDE] */
+	float *k_groups;
+	float *v_groups;
 };
 
 /*

@@ -56,6 +56,10 @@ static void decode_chunk(const struct job *j, struct kva_scratch *x,
 	uint32_t parts = (j->group + MR - 1) / MR;
 	uint32_t step = (j->group + parts - 1) / parts, r;
 
+	if (c->k_kind == PANEL_U4)
+		expand_groups(&c->k_scales, c->n, x->k_groups);
+	if (c->v_kind == PANEL_GROUP)
+		expand_groups(&c->v_scales, c->n, x->v_groups);
 	for (r = 0; r < j->group; r += step)
 		chunk_scores(j, x, c, r, j->group - r < step ? j->group - r :
 							       step);
@@ -123,7 +127,7 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 	kva_scratch_init(&x, &j->w, a, thread);
 	load_q(j, &x, a->row_ptr[s], head, 1);
 	if (j->direct && kva_is_int4(v->k_type))
-		group_q(j, &x);
+		order_q(j, &x);
 	reset_rows(j, &x, j->group);
 	decode_piece(j, &x, s, head, pos, end);
 	for (r = 0; r < j->group; r++) {

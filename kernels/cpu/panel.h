@@ -20,7 +20,7 @@ enum panel_kind {
 	PANEL_F16 = KVA_F16,
 	PANEL_BF16 = KVA_BF16,	/* two rows interleaved */
 	PANEL_EXPANDED,		/* f32 in scratch: nothing to prefetch */
-	/* packed, without their scales */
+	/* packed, and without their scales but for the last three */
 	PANEL_S8X4,		/* four rows interleaved */
 	PANEL_S8,
 	PANEL_F8,		/* 2^-8 of them */
@@ -42,7 +42,8 @@ struct panel {
 	size_t cs;
 	int add;		/* to what c holds */
 	unsigned int edge;	/* columns that a single vector may load */
-	unsigned int col;	/* PANEL_GROUP: column of the first vector */
+	unsigned int col;	/* 4-bit kinds: column of the first vector */
+	const float *groups;	/* and [groups][scale, minimum][KVA_S_STRIDE] */
 	const char *next;	/* what is read soon, prefetched line by line */
 };
 
@@ -94,15 +95,32 @@ static KVA_ALWAYS_INLINE vf panel_load(enum panel_kind kind, const void *m,
 	case PANEL_U4:
 		return v_load_u4((const uint8_t *)m + (i - sub) / 2 * ms + col,
 				 n, sub);
-	case PANEL_GROUP:
-		return v_load_group((const uint8_t *)m + i * ms, KVA_GROUP,
-				    col);
-	case PANEL_SHORT:
-		return v_load_group((const uint8_t *)m + i * ms,
-				    KVA_GROUP / 2, col);
 	default:
 		return v_load_f32((const float *)m + i * ms + col, n);
 	}
+}
+
+/* The same of 4-bit kinds, with their scales: d * code + m. */
+static KVA_ALWAYS_INLINE vf panel_load4(enum panel_kind kind,
+					const struct panel *p, size_t i,
+					int sub, size_t col, unsigned int n)
+{
+	const uint8_t *m = (const uint8_t *)p->m + i * p->ms;
+	size_t at = p->col + col, in, size;
+	const float *s;
+
+	if (kind == PANEL_U4) {
+		s = p->groups + i / KVA_GROUP * 2 * KVA_S_STRIDE + at;
+		return v_fma(panel_load(kind, p->m, p->ms, i, sub, col, n),
+			     v_load(s), v_load(s + KVA_S_STRIDE));
+	}
+	size = kind == PANEL_GROUP ? KVA_GROUP : KVA_GROUP / 2;
+	/* groups begin with a vector of a tile where vectors are wide */
+	in = VW == 16 ? col % size : at % size;
+	at = (at - in) / KVA_GROUP;
+	s = p->groups + at * 2 * KVA_S_STRIDE + i;
+	return v_fma(v_load_group(m + at * KVA_GROUP / 2, size, in),
+		     v_set1(s[0]), v_set1(s[KVA_S_STRIDE]));
 }
 
 static KVA_ALWAYS_INLINE void panel_row(enum panel_kind kind, int mr, int nv,
@@ -110,14 +128,14 @@ static KVA_ALWAYS_INLINE void panel_row(enum panel_kind kind, int mr, int nv,
 					vf acc[MR][NV], size_t i, int sub)
 {
 	unsigned int n = nv == 1 ? p->edge : VW;
-	size_t col = (kind == PANEL_GROUP || kind == PANEL_SHORT) &&
-		     NV * VW < KVA_GROUP ? p->col : 0;
 	vf b[NV], a;
 	int r, j;
 
 #pragma GCC unroll 4
 	for (j = 0; j < nv; j++)
-		b[j] = panel_load(kind, p->m, p->ms, i, sub, col + j * VW, n);
+		b[j] = kind >= PANEL_U4 ?
+		       panel_load4(kind, p, i, sub, j * VW, n) :
+		       panel_load(kind, p->m, p->ms, i, sub, j * VW, n);
 #pragma GCC unroll 6
 	for (r = 0; r < mr; r++) {
 		a = v_set1(p->a[r * p->as + i]);

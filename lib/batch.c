@@ -487,7 +487,18 @@ static int advance(struct kvc_seq *s, uint32_t n)
 	return rc;
 }
 
-int kvc_batch_commit(struct kvc_batch *b)
+/* At most what was planned. */
+static int check_keep(const struct kvc_batch *b, const uint32_t *keep)
+{
+	for (uint32_t i = 0; keep && i < b->n; i++)
+		if (keep[i] > b->items[i].n)
+			return kvc_fail(b->c->ctx, -EINVAL,
+					"item %u: %u tokens to keep of %u", i,
+					keep[i], b->items[i].n);
+	return 0;
+}
+
+int kvc_batch_accept(struct kvc_batch *b, const uint32_t *keep)
 {
 	uint32_t i, n = b->n;
 	struct kvc_msg msg;
@@ -495,6 +506,8 @@ int kvc_batch_commit(struct kvc_batch *b)
 
 	kvc_msg_save(b->c->ctx, &msg);
 	rc = check_layer(b, 0);
+	if (!rc)
+		rc = check_keep(b, keep);
 	if (rc)
 		return rc;
 	for (i = 0; i < b->c->l.nlayers; i++)
@@ -506,14 +519,24 @@ int kvc_batch_commit(struct kvc_batch *b)
 		return rc;
 	kvc_batch_abort(b);	/* the plan is over, whatever follows */
 	for (i = 0; i < n; i++) {
-		err = advance(b->items[i].seq, b->items[i].n);
+		const struct kvc_item *it = &b->items[i];
+
+		err = advance(it->seq, keep ? keep[i] : it->n);
 		if (!rc)
 			rc = err;
+		/* Pages for nothing but what was not kept. */
+		if (keep && keep[i] < it->n)
+			kvc_seq_truncate(it->seq, it->seq->len);
 	}
 	/* Pages that could not be published stay private. */
 	if (!rc)
 		kvc_msg_restore(b->c->ctx, &msg);
 	return rc;
+}
+
+int kvc_batch_commit(struct kvc_batch *b)
+{
+	return kvc_batch_accept(b, NULL);
 }
 
 void kvc_batch_abort(struct kvc_batch *b)

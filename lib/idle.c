@@ -84,7 +84,7 @@ int kvc_seq_idle(struct kvc_seq *s)
 	if (s->batch)
 		return kvc_fail(c->ctx, -EBUSY,
 				"the sequence is in a planned batch: commit or abort that first");
-	if (s->idle)
+	if (s->idle || s->fixed)
 		return 0;
 	rc = kvc_seq_check(s);
 	if (rc)
@@ -280,7 +280,7 @@ static void wake_up(struct kvc_seq *s, uint32_t len)
 		ch->first = KVC_MIN(ch->first, keep);
 		ch->published = KVC_MIN(ch->published, len / g->page_tokens);
 	}
-	s->len = len;
+	kvc_seq_cut(s, len);
 	s->idle = false;
 }
 

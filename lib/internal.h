@@ -6,7 +6,7 @@
  * (how a page is divided), key.c (what a prefix is called), cache.c, page.c
  * (pages held and remembered), alloc.c (fresh ones), index.c (their tokens),
  * publish.c, prefix.c, window.c (pages that leave it), reserve.c, predict.c,
- * seq.c, idle.c, batch.c.
+ * seq.c, static.c (pages that stay), fork.c, remove.c, idle.c, batch.c.
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -485,6 +485,11 @@ struct kvc_seq {
 	uint32_t priority;
 	uint64_t ttl_ns;
 	uint32_t common;		/* tokens that the commons may have */
+	uint32_t own_from;		/* what follows was computed behind
+					 * tokens that are gone: nobody finds
+					 * it; UINT32_MAX: nothing */
+	uint32_t fixed;			/* static: tokens that there are pages
+					 * for, which stay; else 0 */
 	bool no_reuse;
 	bool idle;
 	struct kvc_chain chain[];	/* one a group */
@@ -496,6 +501,25 @@ static inline const uint8_t *kvc_chain_parent(const struct kvc_chain *ch,
 	return page ? ch->ends[page - 1] : ch->root;
 }
 
+/* Without tokens and pages; NULL without memory. */
+struct kvc_seq *kvc_seq_new(struct kvc_cache *c);
+/* Its pages are somebody else's, or gone. */
+void kvc_seq_delete(struct kvc_seq *s);
+/* Its length, after pages past it went back. */
+static inline void kvc_seq_cut(struct kvc_seq *s, uint32_t len)
+{
+	s->len = len;
+	/* What was computed behind gone tokens is gone, too. */
+	if (len <= s->own_from)
+		s->own_from = UINT32_MAX;
+}
+
+/* Full pages that others may find. */
+static inline uint32_t kvc_seq_full(const struct kvc_seq *s, uint32_t group)
+{
+	return KVC_MIN(s->len, s->own_from) / s->c->l.group[group].page_tokens;
+}
+
 int kvc_chain_grow(struct kvc_chain *ch, uint32_t want);
 static inline void kvc_chain_set(struct kvc_chain *ch, uint32_t i,
 				 struct kvc_page *p)
@@ -503,6 +527,15 @@ static inline void kvc_chain_set(struct kvc_chain *ch, uint32_t i,
 	ch->pages[i] = p;
 	ch->numbers[i] = p ? kvc_page_number(p->handle) : 0;
 }
+
+/* ---- static.c --------------------------------------------------------- */
+
+/* All pages of a new sequence, for @n tokens; or none and -errno. */
+int kvc_seq_fix(struct kvc_seq *s, uint32_t n);
+/* -ERANGE and why if it has no room for @n more tokens, and never will. */
+int kvc_seq_in_range(const struct kvc_seq *s, uint64_t n);
+/* A second one with pages of its own, and what they hold copied. */
+int kvc_seq_fork_fixed(struct kvc_seq *s, struct kvc_seq **out);
 
 /* ---- window.c --------------------------------------------------------- */
 

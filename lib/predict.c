@@ -146,6 +146,8 @@ static int predict(struct kvc_cache *c, const struct kvc_seq *seq,
 
 	kvc_lost_poll(c->ctx);
 	rc = seq ? kvc_seq_awake(seq) : 0;
+	if (!rc && seq)
+		rc = kvc_seq_in_range(seq, total);
 	if (rc)
 		return rc;
 	if (seq && kvc_seq_pages(seq)) {

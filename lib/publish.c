@@ -16,7 +16,7 @@ void kvc_seq_keys(struct kvc_seq *s, uint32_t group, uint32_t first)
 	struct kvc_chain *ch = &s->chain[group];
 
 	kvc_key_ends(g, ch->root, s->tokens, ch->ends, first,
-		     s->len / g->page_tokens);
+		     kvc_seq_full(s, group));
 }
 
 /* Put a page in the index, under the last of its keys. */
@@ -200,7 +200,7 @@ int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail)
 {
 	uint32_t P = s->c->l.group[group].page_tokens;
 	struct kvc_chain *ch = &s->chain[group];
-	uint32_t full = s->len / P, end = full, i, n = 0;
+	uint32_t full = kvc_seq_full(s, group), end = full, i, n = 0;
 	uint32_t at[KVCACHE_MAX_PUBLISH];
 	int rc = 0;
 
@@ -208,7 +208,8 @@ int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail)
 		return 0;
 	remember_full(s, group, full);
 	/* A tail that a fork still writes stays that fork's. */
-	if (tail && s->len % P && ch->pages[full]->refs == 1)
+	if (tail && s->len % P && s->len <= s->own_from &&
+	    ch->pages[full]->refs == 1)
 		end++;
 	for (i = ch->published; !rc && i < end; i++) {
 		if (ch->pages[i] && !ch->pages[i]->shared)

@@ -49,7 +49,7 @@ static uint64_t missing(const struct kvc_seq *s, uint32_t group, uint64_t n)
 	uint64_t want;
 
 	/* A planned step has pages for all of its tokens, whatever a window. */
-	if (!s->batch)
+	if (!s->batch && !s->fixed)
 		n = kvc_window_step(s->c, group, n);
 	want = kvc_pages_for(&s->c->l.group[group], s->len + n);
 
@@ -137,6 +137,7 @@ static uint32_t own_tail(struct kvc_seq *s, uint32_t group,
 		return 0;
 	}
 	kvc_page_copy(s->c, group, fresh[0]->handle, tail->handle, s->len % P);
+	s->c->st.pages_copied++;
 	kvc_chain_set(&s->chain[group], at, fresh[0]);
 	kvc_pages_put(s->c, &tail, 1);
 	return 1;
@@ -151,6 +152,8 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 	int rc;
 
 	rc = kvc_items_check(c, items, n);
+	for (k = 0; !rc && k < n; k++)
+		rc = kvc_seq_in_range(items[k].seq, items[k].n);
 	if (rc)
 		return rc;
 	need = count(items, n);

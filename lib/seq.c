@@ -13,7 +13,7 @@
 
 #include "internal.h"
 
-static struct kvc_seq *seq_new(struct kvc_cache *c)
+struct kvc_seq *kvc_seq_new(struct kvc_cache *c)
 {
 	struct kvc_seq *s;
 
@@ -21,6 +21,7 @@ static struct kvc_seq *seq_new(struct kvc_cache *c)
 	if (!s)
 		return NULL;
 	s->c = c;
+	s->own_from = UINT32_MAX;
 	s->next = c->live;
 	if (c->live)
 		c->live->prev = s;
@@ -28,7 +29,7 @@ static struct kvc_seq *seq_new(struct kvc_cache *c)
 	return s;
 }
 
-static void seq_delete(struct kvc_seq *s)
+void kvc_seq_delete(struct kvc_seq *s)
 {
 	if (s->prev)
 		s->prev->next = s->next;
@@ -61,7 +62,7 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 				KVCACHE_PRIO_MIN, KVCACHE_PRIO_MAX);
 	if (o.extra_len && !o.extra)
 		return kvc_fail(c->ctx, -EINVAL, "extra_len without extra");
-	s = seq_new(c);
+	s = kvc_seq_new(c);
 	if (!s)
 		return kvc_nomem(c->ctx);
 	s->priority = o.priority ? o.priority - 1 : KVCACHE_PRIO_DEFAULT;
@@ -71,6 +72,14 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 	for (i = 0; i < c->l.ngroups; i++)
 		kvc_roots(c, i, o.extra, o.extra_len, s->chain[i].root,
 			  s->chain[i].common_root);
+	if (o.fixed) {
+		int rc = kvc_seq_fix(s, o.fixed);
+
+		if (rc) {
+			kvc_seq_delete(s);
+			return rc;
+		}
+	}
 	*out = s;
 	return 0;
 }
@@ -97,7 +106,7 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
 			kvc_publish(s, i, true);
 		kvc_pages_put(s->c, s->chain[i].pages, s->chain[i].n);
 	}
-	seq_delete(s);
+	kvc_seq_delete(s);
 	kvc_msg_restore(ctx, &msg);
 }
 
@@ -320,66 +329,6 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 	return s->len;
 }
 
-int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
-{
-	struct kvc_cache *c = s->c;
-	uint32_t i, k, n, full;
-	struct kvc_msg msg;
-	struct kvc_seq *q;
-	int rc;
-
-	kvc_msg_save(c->ctx, &msg);
-	if (s->batch)
-		return kvc_fail(c->ctx, -EBUSY,
-				"the sequence is in a planned batch: commit or abort that first");
-	rc = kvc_seq_awake(s);
-	if (!rc)
-		rc = kvc_seq_check(s);
-	if (rc)
-		return rc;
-	q = seq_new(c);
-	if (!q)
-		return kvc_nomem(c->ctx);
-	q->priority = s->priority;
-	q->ttl_ns = s->ttl_ns;
-	q->no_reuse = s->no_reuse;
-	q->common = s->common;
-	rc = kvc_tokens_grow(q, s->len);
-	for (i = 0; !rc && i < c->l.ngroups; i++)
-		rc = kvc_chain_grow(&q->chain[i],
-				    kvc_pages_for(&c->l.group[i], s->len));
-	if (rc) {
-		seq_delete(q);
-		return kvc_nomem(c->ctx);
-	}
-	if (s->len)
-		memcpy(q->tokens, s->tokens, s->len * sizeof(*s->tokens));
-	q->len = s->len;
-	for (i = 0; i < c->l.ngroups; i++) {
-		struct kvc_chain *from = &s->chain[i], *to = &q->chain[i];
-
-		kvc_publish(s, i, false);
-		n = kvc_pages_for(&c->l.group[i], s->len);
-		full = s->len / c->l.group[i].page_tokens;
-		for (k = 0; k < n; k++) {
-			if (from->pages[k])
-				from->pages[k]->refs++;
-			kvc_chain_set(to, k, from->pages[k]);
-		}
-		to->n = n;
-		to->first = from->first;
-		to->published = from->published;
-		if (full)
-			memcpy(to->ends, from->ends, full * sizeof(*to->ends));
-		memcpy(to->root, from->root, KVCACHE_KEY_LEN);
-		memcpy(to->common_root, from->common_root, KVCACHE_KEY_LEN);
-	}
-	/* Pages that could not be published stay private. */
-	kvc_msg_restore(c->ctx, &msg);
-	*out = q;
-	return 0;
-}
-
 int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 {
 	uint32_t i, keep;
@@ -399,7 +348,7 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 			return kvc_fail(s->c->ctx, -ENODATA,
 					"truncate to %u tokens: the window before them was given back: truncate to 0, and begin with kvc_seq_prefix()",
 					len);
-	for (i = 0; i < s->c->l.ngroups; i++) {
+	for (i = 0; !s->fixed && i < s->c->l.ngroups; i++) {
 		const struct kvc_lgroup *g = &s->c->l.group[i];
 		struct kvc_chain *ch = &s->chain[i];
 
@@ -409,7 +358,7 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 		ch->first = KVC_MIN(ch->first, keep);
 		ch->published = KVC_MIN(ch->published, len / g->page_tokens);
 	}
-	s->len = len;
+	kvc_seq_cut(s, len);
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 
 void kvc_seq_slide(struct kvc_seq *s)
 {
-	for (uint32_t i = 0; i < s->c->l.ngroups; i++) {
+	for (uint32_t i = 0; !s->fixed && i < s->c->l.ngroups; i++) {
 		const struct kvc_lgroup *g = &s->c->l.group[i];
 		struct kvc_chain *ch = &s->chain[i];
 		uint32_t first = kvc_first_page(g, s->len), from, k;

@@ -53,7 +53,8 @@ void kvc_batch_destroy(struct kvc_batch *b);
  * kind in one call: put those of a kind together. Return: 0; -EDQUOT, -ENOSPC,
  * -E2BIG; -EINVAL no items, an item without tokens or of another cache, a
  * sequence that is there twice; -EBUSY the batch, or a sequence in another
- * one, is planned already; -ESTALE a sequence lost pages: plan without it.
+ * one, is planned already; -ERANGE more than a static sequence has room for;
+ * -ESTALE a sequence lost pages: plan without it.
  */
 int kvc_batch_plan(struct kvc_batch *b, const struct kvc_item *items,
 		   uint32_t n);
@@ -150,6 +151,19 @@ int kvc_attend(struct kvc_batch *b, uint32_t layer, float scale,
  * then the plan is over, and the tokens count all the same.
  */
 int kvc_batch_commit(struct kvc_batch *b);
+
+/**
+ * kvc_batch_accept() - end a step of which not all tokens count
+ * @b: a planned batch
+ * @keep: [items] tokens of each item that count, its first ones; 0 for none. NULL
+ *        for all
+ *
+ * For what was guessed and is looked at now: the other tokens leave nothing
+ * behind, no key and no page. What an item with fewer tokens than planned has
+ * reserved goes back, too. Return: as kvc_batch_commit(); -EINVAL more than were
+ * planned, and the batch is planned still.
+ */
+int kvc_batch_accept(struct kvc_batch *b, const uint32_t *keep);
 
 /**
  * kvc_batch_abort() - end a step as if it had not been

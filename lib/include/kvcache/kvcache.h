@@ -412,6 +412,8 @@ uint32_t kvc_cache_block_tokens(const struct kvc_cache *c, uint32_t group);
  * @pages_published: pages published
  * @pages_deduplicated: pages given up for an equal one
  * @pages_common: of those two, pages of the commons
+ * @pages_copied: pages copied to be written, as others held them too; and those
+ *                of a static sequence's fork
  */
 struct kvc_stats {
 	uint64_t queried_tokens;
@@ -423,6 +425,7 @@ struct kvc_stats {
 	uint64_t pages_published;
 	uint64_t pages_deduplicated;
 	uint64_t pages_common;
+	uint64_t pages_copied;
 };
 
 /**
@@ -479,7 +482,8 @@ struct kvc_room {
  * pages count as just used, and the keys as looked up, in the backend's
  * counters but not in struct kvc_stats. That there is no room is an answer and
  * no failure, so kvc_errmsg() does not tell of it. Return: 0; -ESTALE pages of
- * @seq were revoked; or another -errno.
+ * @seq were revoked; -ERANGE more than a static @seq has room for; or another
+ * -errno.
  */
 int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 		const uint32_t *tokens, uint32_t ntokens, uint32_t extra,

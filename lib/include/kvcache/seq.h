@@ -26,6 +26,14 @@ extern "C" {
  * @extra_len: their number
  * @common: first tokens that the commons of the cache may have: those of a
  *          system prompt, and no user's
+ * @fixed: a static sequence: for so many tokens it gets all pages now, and keeps
+ *         them, each in its place, until it is freed; 0 for one that grows
+ *
+ * A static sequence makes no allocation after its first, whatever it is used
+ * for, and more than @fixed tokens are -ERANGE. It gives nothing back: not to
+ * others while it is idle, which it then is not, not what has left a window, and
+ * not what is truncated. It publishes nothing and finds nothing, as a page that
+ * others may have cannot be written again.
  */
 struct kvc_seq_opts {
 	size_t sz;
@@ -35,6 +43,7 @@ struct kvc_seq_opts {
 	const void *extra;
 	size_t extra_len;
 	uint32_t common;
+	uint32_t fixed;
 };
 
 /**
@@ -44,7 +53,7 @@ struct kvc_seq_opts {
  * @out: for kvc_seq_free()
  *
  * Return: 0; -EINVAL a @priority above KVCACHE_PRIO_MAX, @extra_len without
- * @extra, or a bad @sz; -ENOMEM.
+ * @extra, or a bad @sz; -ENOMEM; of a static one what kvc_seq_reserve() says.
  */
 int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 		   struct kvc_seq **out);
@@ -100,9 +109,10 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
  * Nothing is held while waiting. Up to KVCACHE_MAX_PAGES pages are waited for
  * in the backend's queue; more are taken as soon as all of them can be had at
  * once, which is looked at every 10 ms, so smaller requests may overtake.
- * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -EINTR a
- * signal came while waiting; -EBUSY the sequence is in a planned batch, or
- * idle; -ESTALE; -ENOMEM.
+ * Return: 0; -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT as KVCACHE_ALLOC; -ERANGE a
+ * static sequence has no room for them, and never will; -EINTR a signal came
+ * while waiting; -EBUSY the sequence is in a planned batch, or idle; -ESTALE;
+ * -ENOMEM.
  */
 int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
 
@@ -113,17 +123,73 @@ int kvc_seq_reserve(struct kvc_seq *s, uint32_t n, uint64_t deadline_ns);
  *
  * All pages that hold tokens belong to both; full ones are published first
  * where they can be. A partly filled tail is copied by whoever writes to it
- * first while both hold it. Return: 0; -EBUSY the parent is in a planned
- * batch; -ESTALE; -ENOMEM.
+ * first while both hold it. Of a static one all is copied, and the child is
+ * static. Return: 0; -EBUSY the parent is in a planned batch; -ESTALE; -ENOMEM;
+ * of a static one -EDQUOT, -ENOSPC and -E2BIG, too.
  */
 int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out);
+
+/**
+ * kvc_seq_reorder() - sequences go on with each other's histories
+ * @seqs: [@n] sequences of one cache, each once
+ * @from: [@n] whose history each takes: @seqs[i] becomes a fork of what
+ *        @seqs[@from[i]] was
+ * @n: their number
+ *
+ * As beams do after each step. No page is copied or allocated; a tail that
+ * several hold then is copied when it is written to. What nobody has any more
+ * goes back, reserved pages of those that change, too. Return: 0; -EINVAL no
+ * such sequence, one that is there twice, one of another cache, or a static one
+ * that would change; -EBUSY one is in a planned batch, or idle; -ESTALE; -ENOMEM.
+ */
+int kvc_seq_reorder(struct kvc_seq *const *seqs, const uint32_t *from,
+		    uint32_t n);
+
+/**
+ * struct kvc_rotation - how a group's keys were rotated when they were appended
+ * @kind: enum kvc_rope_kind
+ * @rot_dim: elements of a head that rotate
+ * @base: as in kvc_rope_table()
+ * @scale: likewise
+ * @factors: likewise
+ */
+struct kvc_rotation {
+	uint32_t kind;
+	uint32_t rot_dim;
+	double base;
+	double scale;
+	const float *factors;
+};
+
+/**
+ * kvc_seq_remove() - forget tokens in the middle, and close the gap
+ * @s: the sequence
+ * @first: first token to remove
+ * @n: their number
+ * @rot: [groups] how each group's keys were rotated; NULL: none were
+ *
+ * What follows moves to positions that are lower by @n: its K rows are rotated
+ * on by as many, each rounded once more. Pages that others hold too, or find,
+ * are copied first. The kept rows still depend on what was removed, so from
+ * @first on nothing of this sequence is published, or found by anyone, until it
+ * is truncated to @first or less.
+ *
+ * In a group with a window whose pages have begun to leave it, @n is a multiple
+ * of its page's tokens. Return: 0; -EINVAL no such tokens or rotation; -ENODATA
+ * rows of a window are wanted that were given back, or @n is no such multiple;
+ * -EDQUOT, -ENOSPC, -E2BIG no pages for the copies; -EBUSY the sequence is in a
+ * planned batch, or idle; -ESTALE; -ENOMEM.
+ */
+int kvc_seq_remove(struct kvc_seq *s, uint32_t first, uint32_t n,
+		   const struct kvc_rotation *rot);
 
 /**
  * kvc_seq_truncate() - forget all but the first @len tokens
  * @s: the sequence
  * @len: tokens to keep
  *
- * Pages past them go back, reserved ones too. What was published stays cached.
+ * Pages past them go back, reserved ones too (but those of a static one). What
+ * was published stays cached.
  * The window before @len must still be there: it is not, where more was appended
  * since than a page has. To 0 it can always be truncated; kvc_seq_prefix() finds
  * then what is cached.
@@ -140,7 +206,7 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len);
  * are cached, its own are volatile (but those that a fork holds too), reserved
  * ones go back. Until kvc_seq_wake() only its length and tokens can be asked
  * for, and it can be freed; other calls are -EBUSY. An idle one stays as it
- * is. Return: 0; -EBUSY the sequence is in a planned batch; -ESTALE.
+ * is, and so does a static one. Return: 0; -EBUSY the sequence is in a planned batch; -ESTALE.
  */
 int kvc_seq_idle(struct kvc_seq *s);
 

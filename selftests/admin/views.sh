@@ -145,11 +145,11 @@ in_files()
 	contents "$1/pools" | awk '
 	$2 != "stat" { print "pool", $1, $2, $3 }' &&
 		contents "$1/tenants" | awk '
-	$2 == "ttl" || $2 == "owner" || $2 == "grants" {
+	$2 == "ttl" || $2 == "owner" {
 		once[$1 " " $2] = $0
 		next
 	}
-	$2 == "pages" { next }
+	$2 == "pages" || $2 == "grants" { next }
 	{
 		tenant = $1; what = $2; pool = $3
 		sub(/^[^ ]* [^ ]* [^ ]* /, "")
@@ -169,10 +169,17 @@ in_files()
 		}
 	}'
 }
+# A line a grant, or none.
+grants_in_files()
+{
+	for t in "$mnt"/tenants/*; do
+		echo "tenant ${t##*/} $pool_name grants $(wc -l <"$t/grants")"
+	done
+}
 view_fs()
 {
 	{
-		in_files "$mnt" && contents "$mnt/clients" | awk '
+		in_files "$mnt" && grants_in_files && contents "$mnt/clients" | awk '
 		$2 == "pages" {
 			sub("private=", "", $4)
 			sub("shared=", "", $5)

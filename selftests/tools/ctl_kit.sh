@@ -92,8 +92,12 @@ bad_values()
 			0:no-such-group &&
 		bad --cgroup /sys/fs/cgroup '' nowhere /proc "$tmp" &&
 		bad --trust "yes or no" maybe '' 1 &&
-		refuses 2 "--max \"a" "64M" tenant set a --max "$newline" ||
-		return
+		refuses 2 "--max \"a" "64M" tenant set a --max "$newline" &&
+		refuses 2 "--max \"" "64M" tenant set a --max \
+			"$(printf '\377\001\033[2J')" &&
+		! grep -q "$(printf '\033')" "$tmp/err" &&
+		refuses 2 "--max \"1" "64M" tenant set a --max \
+			"$(printf '%05000d' 0 | tr 0 1)" || return
 	for v in '' -1 18446744073709551616 10X 0 max 50%; do
 		refuses 2 "--size \"$v\"" "64M" pool set main "--size=$v" &&
 			refuses 2 "--size \"$v\"" "64M" \

@@ -120,7 +120,7 @@ def slow(where, exporter):
 
 def refused(words, *args, status=1, env=None):
     p = subprocess.run([f"{BUILD}/kvcache-exporter", *args], text=True,
-                       capture_output=True, timeout=60,
+                       capture_output=True, timeout=10,
                        env={**os.environ, **(env or {})})
     same((p.returncode, p.stdout), (status, ""), args, p.stderr)
     need(words in p.stderr and len(p.stderr.splitlines()) <= 2, args, p.stderr)

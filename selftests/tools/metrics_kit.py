@@ -124,7 +124,8 @@ class Broker(Process):
         self.path = os.path.join(TMP, name)
         super().__init__([f"{BUILD}/kvcache-broker", "--socket", self.path,
                           *args], name + ".log", **more)
-        need(until(lambda: os.path.exists(self.path)
+        # A path may be there that another one left.
+        need(until(lambda: "started" in self.said()
                    or self.p.poll() is not None) and self.p.poll() is None,
              self.said())
 

@@ -216,14 +216,24 @@ metrics_stay()
 		grep -q 'tenant="other"' "$mnt/metrics" && ctl tenant rm other &&
 		! grep -q 'tenant="other"' "$mnt/metrics"
 }
+metrics_are_there()
+{
+	[ "$(tail -n 1 "$mnt/metrics")" = "# EOF" ] && grep -x -F \
+		'kvcache_pool_size_bytes{pool="scenario"} 16777216' \
+		"$mnt/metrics" && grep -x -F \
+		'kvcache_tenant_max_bytes{tenant="red",pool="scenario"} 8388608' \
+		"$mnt/metrics" && grep -q '^kvcache_pool_waits_total{' \
+		"$mnt/metrics"
+}
 check "it is mounted" mounted
 check "files" files
 check "values" values
+check "metrics" metrics_are_there
 if [ -x "$build/kvcache-exporter" ]; then
-	check "metrics" metrics
+	check "metrics, as of the exporter" metrics
 	check "metrics of one moment" metrics_stay
 else
-	skip "metrics" "no $build/kvcache-exporter"
+	skip "metrics, as of the exporter" "no $build/kvcache-exporter"
 fi
 check "limits that are written" limits
 check "tenants that are made and removed" tenants
@@ -595,6 +605,16 @@ by_mount()
 		grep " $mnt fuse.kvcachefs " /proc/mounts &&
 		[ -d "$mnt/tenants" ] && umount "$mnt"
 }
+# mount(8) looks for the program of the type where programs are installed.
+by_fstab()
+{
+	mkdir "$tmp/bin" && cp "$fs" "$tmp/bin/kvcachefs" &&
+		echo "$where $mnt fuse.kvcachefs rw,nofail 0 0" >"$tmp/fstab" &&
+		unshare -m sh -c "mount --bind $tmp/bin /usr/local/bin &&
+			mount --fstab $tmp/fstab $mnt &&
+			grep ' $mnt fuse.kvcachefs ' /proc/mounts &&
+			[ -d $mnt/tenants ] && umount $mnt" && [ -z "$(ls "$mnt")" ]
+}
 why=
 needs setpriv && needs unshare || why="no setpriv or unshare"
 needs fusermount3 || why="no fusermount3"
@@ -610,6 +630,11 @@ if needs mount.fuse3; then
 	check "by mount" by_mount
 else
 	skip "by mount" "no mount.fuse3"
+fi
+if needs mount.fuse3 && needs unshare && unshare -m true 2>/dev/null; then
+	check "by a line of fstab" by_fstab
+else
+	skip "by a line of fstab" "no mount.fuse3, or no mount namespaces"
 fi
 nothing_left()
 {

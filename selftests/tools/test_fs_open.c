@@ -223,7 +223,7 @@ TEST_F(broker, poll_ends_with_the_tenant)
 /* ---- a list that changes while it is read --------------------------------- */
 
 #define CLIENTS 200
-#define NUMBERS 4096
+#define NUMBERS (1 << 20)
 
 /* What one small buffer has, counted in @seen; false at the end. */
 static bool read_some(int dir, unsigned int *seen)
@@ -280,6 +280,85 @@ TEST_F(broker, clients_come_and_go_meanwhile)
 	}
 	for (i = 0; i < NUMBERS; i++)
 		ASSERT_LE(seen[i], 1);
+	fs_end();
+}
+
+/* Clients that come and go as fast as they can, until the parent ends. */
+static int churn(SELF, int unused)
+{
+	int fd[8], i;
+
+	for (;;) {
+		for (i = 0; i < 8; i++) {
+			fd[i] = connect_to(self->path);
+			MUST(fd[i] >= 0 && !attach_as(fd[i], "a"));
+		}
+		for (i = 0; i < 8; i++)
+			close(fd[i]);
+	}
+}
+
+/* A file of a client that may have ended: what is in it is whole. */
+static void look_at_client(unsigned int id)
+{
+	const char *const files[] = { "pid", "tenant", "pages", "waiting" };
+	const char *const whole[] = { NULL, "a\n",
+		"main private=0 shared=0\n", "main 0\n" };
+	char path[64];
+	int fd;
+
+	for (int k = 0; k < 4; k++) {
+		snprintf(path, sizeof(path), "clients/%u/%s", id, files[k]);
+		fd = open(in(path), O_RDONLY);
+		if (fd < 0) {
+			ASSERT_EQ(ENOENT, errno);
+			continue;
+		}
+		if (whole[k])
+			ASSERT_STREQ(whole[k], look(fd));
+		else
+			ASSERT_GT(atoi(look(fd)), 0);
+		close(fd);
+	}
+}
+
+/* Numbers of those who are there all the time. */
+static uint32_t stays(SELF)
+{
+	struct kvcache_query q = { .size = sizeof(q) };
+
+	ASSERT_EQ(0, call(client(self, "a"), KVCACHE_NR_QUERY, &q));
+	return q.out_client;
+}
+
+TEST_F(broker, clients_end_while_their_files_are_read)
+{
+	static unsigned int seen[NUMBERS];
+	uint32_t stay[20];
+	int dir, i, round;
+	pid_t pid;
+
+	MOUNT(self, start);
+	for (i = 0; i < 20; i++)
+		stay[i] = stays(self);
+	pid = child_start(churn, self, 0);
+	for (round = 0; round < 20; round++) {
+		memset(seen, 0, sizeof(seen));
+		dir = open(in("clients"), O_RDONLY | O_DIRECTORY);
+		ASSERT_GE(dir, 0);
+		while (read_some(dir, seen))
+			;
+		close(dir);
+		for (i = 0; i < 20; i++)
+			ASSERT_EQ(1, seen[stay[i]]);
+		for (i = 0; i < NUMBERS; i++) {
+			ASSERT_LE(seen[i], 1);
+			if (seen[i])
+				look_at_client(i);
+		}
+	}
+	kill(pid, SIGKILL);
+	ASSERT_EQ(256 + SIGKILL, child_end(pid));
 	fs_end();
 }
 

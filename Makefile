@@ -326,6 +326,7 @@ include Documentation/man/man.mk
 public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	lib/include/kvcache/seq.h:kvcache/seq.h \
 	lib/include/kvcache/batch.h:kvcache/batch.h \
+	lib/include/kvcache/save.h:kvcache/save.h \
 	lib/include/kvcache/broker.h:kvcache/broker.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h

@@ -6,7 +6,8 @@
  * (how a page is divided), key.c (what a prefix is called), cache.c, page.c
  * (pages held and remembered), alloc.c (fresh ones), index.c (their tokens),
  * publish.c, prefix.c, window.c (pages that leave it), reserve.c, predict.c,
- * seq.c, static.c (pages that stay), fork.c, remove.c, idle.c, batch.c.
+ * seq.c, static.c (pages that stay), fork.c, remove.c, idle.c, batch.c; save.c,
+ * saved.c and restore.c (saved.h).
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -117,6 +118,7 @@ int kvc_items_check(struct kvc_cache *c, const struct kvc_item *items,
  * @k_slab: bytes of one head's K slab
  * @v_slab: bytes of one head's V slab
  * @fingerprint: digest of everything that decides what a page's bytes mean
+ * @row_id: the same of a row's, in canonical order
  */
 struct kvc_lgroup {
 	struct kvc_group g;
@@ -129,6 +131,7 @@ struct kvc_lgroup {
 	uint64_t k_slab;
 	uint64_t v_slab;
 	uint8_t fingerprint[KVCACHE_KEY_LEN];
+	uint8_t row_id[KVCACHE_KEY_LEN];
 };
 
 struct kvc_layout {
@@ -137,6 +140,8 @@ struct kvc_layout {
 	uint32_t q_heads;
 	uint32_t order;			/* enum kva_order */
 	uint64_t page_size;
+	uint64_t epoch;
+	uint8_t id[32];
 	struct kvc_lgroup group[KVC_MAX_GROUPS];
 	uint8_t layer_group[KVC_MAX_LAYERS];
 	uint16_t layer_index[KVC_MAX_LAYERS];	/* within its group */
@@ -188,6 +193,9 @@ void kvc_layout_view(const struct kvc_layout *l, uint32_t layer, void *base,
 /* The key of the empty prefix; the chain carries its arguments to all keys. */
 void kvc_key_root(uint8_t out[KVCACHE_KEY_LEN], const struct kvc_lgroup *g,
 		  const uint8_t salt[32], const void *extra, size_t extra_len);
+/* What tells one conversation's extra bytes from another's; zeros for none. */
+void kvc_key_extra(uint8_t out[KVCACHE_KEY_LEN], const void *extra,
+		   size_t extra_len);
 /*
  * Keys of a page that holds @fill tokens and follows the prefix @parent: one
  * for each whole block, and one for a rest. Ascending; returns their number,
@@ -490,6 +498,7 @@ struct kvc_seq {
 					 * it; UINT32_MAX: nothing */
 	uint32_t fixed;			/* static: tokens that there are pages
 					 * for, which stay; else 0 */
+	uint8_t extra[KVCACHE_KEY_LEN];	/* digest of the extra bytes */
 	bool no_reuse;
 	bool idle;
 	struct kvc_chain chain[];	/* one a group */

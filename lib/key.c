@@ -52,6 +52,19 @@ void kvc_key_root(uint8_t out[KVCACHE_KEY_LEN], const struct kvc_lgroup *g,
 	sha256_digest(&h, KVCACHE_KEY_LEN, out);
 }
 
+void kvc_key_extra(uint8_t out[KVCACHE_KEY_LEN], const void *extra,
+		   size_t extra_len)
+{
+	struct sha256_ctx h;
+
+	memset(out, 0, KVCACHE_KEY_LEN);
+	if (!extra_len)
+		return;
+	begin(&h, 'x');
+	sha256_update(&h, extra_len, extra);
+	sha256_digest(&h, KVCACHE_KEY_LEN, out);
+}
+
 void kvc_key_ends(const struct kvc_lgroup *g,
 		  const uint8_t root[KVCACHE_KEY_LEN], const uint32_t *tokens,
 		  uint8_t (*ends)[KVCACHE_KEY_LEN], uint32_t from, uint32_t to)

@@ -144,18 +144,23 @@ static int divide(struct kvc_layout *l, uint32_t i, uint32_t page_tokens,
 	return 0;
 }
 
+/*
+ * What a page's bytes mean; with @row what a row's do, whatever pages and order
+ * it lies in.
+ */
 static void fingerprint(struct kvc_layout *l, const struct kvc_model *m,
-			uint32_t i)
+			uint32_t i, bool row, uint8_t out[KVCACHE_KEY_LEN])
 {
 	struct kvc_lgroup *g = &l->group[i];
 	const uint32_t v[] = {
-		htole32(FINGERPRINT_VERSION), htole32(i), htole32(l->nlayers),
-		htole32(l->order), htole32(g->nlayers),
+		htole32(row ? 0 : FINGERPRINT_VERSION), htole32(i),
+		htole32(l->nlayers), htole32(row ? 0 : l->order),
+		htole32(g->nlayers),
 		htole32(g->g.kv_heads), htole32(g->g.k_dim),
 		htole32(g->g.v_dim), htole32(g->g.k_type),
 		htole32(g->g.v_type), htole32(g->g.window),
-		htole32(g->g.sinks), htole32(g->page_tokens),
-		htole32(g->block_tokens),
+		htole32(g->g.sinks), htole32(row ? 0 : g->page_tokens),
+		htole32(row ? 0 : g->block_tokens),
 	};
 	uint64_t epoch = htole64(m->epoch);
 	struct sha256_ctx h;
@@ -165,7 +170,7 @@ static void fingerprint(struct kvc_layout *l, const struct kvc_model *m,
 	sha256_update(&h, sizeof(m->id), m->id);
 	sha256_update(&h, sizeof(epoch), (const uint8_t *)&epoch);
 	sha256_update(&h, l->nlayers, l->layer_group);
-	sha256_digest(&h, sizeof(g->fingerprint), g->fingerprint);
+	sha256_digest(&h, KVCACHE_KEY_LEN, out);
 }
 
 int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
@@ -184,6 +189,8 @@ int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
 	l->q_heads = m->q_heads;
 	l->order = m->row_major ? KVA_ROW : KVA_CPU;
 	l->page_size = page_size;
+	l->epoch = m->epoch;
+	memcpy(l->id, m->id, sizeof(l->id));
 	for (i = 0; i < m->nlayers; i++) {
 		gi = m->layer_group ? m->layer_group[i] : 0;
 		if (gi >= m->ngroups)
@@ -206,7 +213,8 @@ int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
 		rc = divide(l, i, m->page_tokens, &why);
 		if (rc)
 			return rc;
-		fingerprint(l, m, i);
+		fingerprint(l, m, i, false, g->fingerprint);
+		fingerprint(l, m, i, true, g->row_id);
 	}
 	return 0;
 }

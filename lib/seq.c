@@ -69,6 +69,7 @@ int kvc_seq_create(struct kvc_cache *c, const struct kvc_seq_opts *opts,
 	s->ttl_ns = o.ttl_ns ? o.ttl_ns : KVCACHE_TIME_NEVER;
 	s->no_reuse = o.no_reuse || c->o.no_reuse;
 	s->common = c->o.commons ? o.common : 0;
+	kvc_key_extra(s->extra, o.extra, o.extra_len);
 	for (i = 0; i < c->l.ngroups; i++)
 		kvc_roots(c, i, o.extra, o.extra_len, s->chain[i].root,
 			  s->chain[i].common_root);

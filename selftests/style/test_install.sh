@@ -122,7 +122,8 @@ exports_only_ours()
 all_exported()
 {
 	grep -h -v '^ \*' lib/include/kvcache/kvcache.h \
-		lib/include/kvcache/seq.h lib/include/kvcache/batch.h |
+		lib/include/kvcache/seq.h lib/include/kvcache/batch.h \
+		lib/include/kvcache/save.h |
 		grep -o '\<kvc_[a-z0-9_]*(' | tr -d '(' |
 		sort -u >"$tmp/declared"
 	nm -D --defined-only "$at/lib/libkvcache.so" |

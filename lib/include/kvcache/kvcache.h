@@ -498,5 +498,6 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 /* The rest of the library. */
 #include <kvcache/seq.h>
 #include <kvcache/batch.h>
+#include <kvcache/save.h>
 
 #endif /* KVCACHE_KVCACHE_H */

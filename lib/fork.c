@@ -39,6 +39,7 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 	q->no_reuse = s->no_reuse;
 	q->common = s->common;
 	q->own_from = s->own_from;
+	memcpy(q->extra, s->extra, sizeof(q->extra));
 	rc = kvc_tokens_grow(q, s->len);
 	for (i = 0; !rc && i < c->l.ngroups; i++)
 		rc = kvc_chain_grow(&q->chain[i],
@@ -63,6 +64,8 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 		}
 		to->n = n;
 		to->first = from->first;
+		to->gap = from->gap;
+		to->gap_end = from->gap_end;
 		to->published = from->published;
 		if (full)
 			memcpy(to->ends, from->ends, full * sizeof(*to->ends));

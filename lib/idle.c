@@ -289,7 +289,8 @@ static bool serves(const struct kvc_seq *s, uint32_t group, uint32_t len)
 	const struct kvc_chain *ch = &s->chain[group];
 
 	return kvc_chain_serves(&s->c->l.group[group], ch->pages, ch->idle_n,
-				len);
+				len) &&
+	       !kvc_chain_lacks(&s->c->l.group[group], ch, len);
 }
 
 int kvc_seq_wake(struct kvc_seq *s)

@@ -465,6 +465,8 @@ int kvc_supply(struct kvc_cache *c, uint32_t n, struct kvc_supply *s);
  * @cap: room in the three
  * @first: of a window: NULL are just the entries from the sinks' pages on to
  *         here; 0 without one
+ * @gap: after a restore: from here on rows are missing in pages that there are,
+ * @gap_end: up to here: pages had another size where it was saved
  * @published: leading pages known to be published; others may be behind one
  *             that could not be
  * @root: key of the empty prefix
@@ -478,6 +480,8 @@ struct kvc_chain {
 	uint32_t idle_n;
 	uint32_t cap;
 	uint32_t first;
+	uint32_t gap;
+	uint32_t gap_end;
 	uint32_t published;
 	uint8_t root[KVCACHE_KEY_LEN];
 	uint8_t common_root[KVCACHE_KEY_LEN];
@@ -521,6 +525,9 @@ static inline void kvc_seq_cut(struct kvc_seq *s, uint32_t len)
 	/* What was computed behind gone tokens is gone, too. */
 	if (len <= s->own_from)
 		s->own_from = UINT32_MAX;
+	for (uint32_t i = 0; i < s->c->l.ngroups; i++)
+		if (len <= s->chain[i].gap)
+			s->chain[i].gap = s->chain[i].gap_end = 0;
 }
 
 /* Full pages that others may find. */
@@ -547,6 +554,10 @@ int kvc_seq_in_range(const struct kvc_seq *s, uint64_t n);
 int kvc_seq_fork_fixed(struct kvc_seq *s, struct kvc_seq **out);
 
 /* ---- window.c --------------------------------------------------------- */
+
+/* Would who comes after @len tokens see rows that a page has and lacks? */
+bool kvc_chain_lacks(const struct kvc_lgroup *g, const struct kvc_chain *ch,
+		     uint32_t len);
 
 /* Give back what has left the windows. */
 void kvc_seq_slide(struct kvc_seq *s);

@@ -83,7 +83,8 @@ static int plan_group(const struct cut *c, uint32_t group, struct part *p)
 	/* The page that has rows of two needs both. */
 	if (c->first % P && p->pages[p->begin] && !ch->pages[p->begin])
 		return gone(c, group);
-	if (!kvc_chain_serves(g, p->pages, p->end, c->len))
+	if (!kvc_chain_serves(g, p->pages, p->end, c->len) ||
+	    c->first < ch->gap_end || kvc_chain_lacks(g, ch, c->len))
 		return gone(c, group);
 	return 0;
 }

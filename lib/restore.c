@@ -22,8 +22,6 @@
  * @alone: nothing may follow it
  * @h: its head
  * @s: the sequence, or NULL
- * @need: rows that a sequence of this length must have, by group
- * @partial: a page lacks rows before the window, as pages had other sizes
  * @fresh: [@npages] pages that are not in a chain yet, group by group
  * @npages: their number
  * @next: [group] the next of them
@@ -36,8 +34,6 @@ struct restore {
 	bool alone;
 	struct saved_head h;
 	struct kvc_seq *s;
-	struct saved_span need[KVC_MAX_GROUPS];
-	bool partial;
 	struct kvc_page **fresh;
 	uint32_t npages;
 	uint32_t next[KVC_MAX_GROUPS];
@@ -174,54 +170,50 @@ static int check_model(const struct restore *r)
 
 /* ---- its pages -------------------------------------------------------- */
 
-/* Rows that the next token sees, and the sinks; first 0: all. */
-static struct saved_span needed(const struct kvc_lgroup *g, uint32_t len)
-{
-	struct saved_span sp = { 0 };
-
-	if (!g->g.window || len < g->g.window)
-		return sp;
-	sp.first = len - g->g.window + 1;
-	sp.sink_end = KVC_MIN(g->g.sinks, sp.first);
-	if (sp.sink_end == sp.first)
-		sp = (struct saved_span) { 0 };
-	return sp;
-}
-
 static bool wanted(const struct restore *r, uint32_t group, uint32_t page)
 {
-	uint32_t P = r->c->l.group[group].page_tokens;
-	const struct saved_span *sp = &r->need[group];
+	const struct kvc_lgroup *g = &r->c->l.group[group];
 
-	return (uint64_t)page * P < sp->sink_end || page >= sp->first / P;
+	return page < kvc_sink_pages(g) ||
+	       page >= kvc_first_page(g, r->h.len);
 }
 
-/* Is what is needed there, and do the pages that have it have all rows? */
-static int check_span(struct restore *r, uint32_t group)
+/* Are the rows there that whoever comes next sees? */
+static int check_span(const struct restore *r, uint32_t group)
 {
-	const struct saved_span *has = &r->h.group[group].span;
-	const struct saved_span *sp = &r->need[group];
-	uint32_t P = r->c->l.group[group].page_tokens;
+	const struct saved_span *sp = &r->h.group[group].span;
+	const struct kvc_lgroup *g = &r->c->l.group[group];
+	uint32_t first = 0, sinks = 0;
 
-	if (!has->first)
+	if (g->span && r->h.len >= g->span) {
+		first = r->h.len - g->span + 1;
+		sinks = KVC_MIN(g->g.sinks, first);
+	}
+	if (!sp->first || (first >= sp->first && sinks <= sp->sink_end))
 		return 0;
-	if (sp->first < has->first || sp->sink_end > has->sink_end)
-		return fail(r, -EXDEV,
-			    "it has less than what this cache keeps of a window");
-	if (sp->first / P * P < has->first ||
-	    (sp->sink_end && (sp->sink_end - 1) / P * P + P > has->sink_end))
-		r->partial = true;
-	return 0;
+	return fail(r, -EXDEV,
+		    "it has less than what this cache keeps of a window");
 }
 
-static uint64_t count_pages(struct restore *r, uint32_t group)
+/* Do pages that there will be lack rows, as they had another size? */
+static bool has_gap(const struct restore *r, uint32_t group)
+{
+	const struct saved_span *sp = &r->h.group[group].span;
+	const struct kvc_lgroup *g = &r->c->l.group[group];
+	uint64_t sinks = (uint64_t)kvc_sink_pages(g) * g->page_tokens;
+	uint64_t first = kvc_first_page(g, r->h.len) * g->page_tokens;
+
+	/* A static one has all pages. */
+	if (r->s->fixed)
+		return sp->first;
+	return KVC_MIN(sinks, first) > sp->sink_end || first < sp->first;
+}
+
+static uint64_t count_pages(const struct restore *r, uint32_t group)
 {
 	const struct kvc_lgroup *g = &r->c->l.group[group];
-	uint64_t n = kvc_pages_for(g, r->h.len);
-	const struct saved_span *sp = &r->need[group];
-	uint64_t first = sp->first / g->page_tokens;
 
-	return n - first + KVC_MIN(first, kvc_pages_for(g, sp->sink_end));
+	return kvc_pages_for(g, r->h.len) - kvc_pages_gone(g, r->h.len);
 }
 
 static int reserve(struct restore *r)
@@ -232,13 +224,16 @@ static int reserve(struct restore *r)
 	int rc;
 
 	for (i = 0; i < c->l.ngroups; i++) {
-		r->need[i] = needed(&c->l.group[i], r->h.len);
 		rc = check_span(r, i);
 		if (rc)
 			return rc;
 		r->next[i] = KVC_MIN(n, (uint64_t)UINT32_MAX);
-		n += count_pages(r, i);
+		if (!r->s->fixed)
+			n += count_pages(r, i);
 	}
+	rc = kvc_seq_in_range(r->s, r->h.len);
+	if (rc)
+		return rc;
 	if (n > UINT32_MAX)
 		return kvc_fail(c->ctx, -E2BIG, "%llu pages wanted at once",
 				(unsigned long long)n);
@@ -263,7 +258,7 @@ static int grow(struct restore *r, uint32_t end)
 	int rc;
 
 	rc = kvc_tokens_grow(r->s, end);
-	for (i = 0; !rc && i < r->c->l.ngroups; i++) {
+	for (i = 0; !rc && !r->s->fixed && i < r->c->l.ngroups; i++) {
 		struct kvc_chain *ch = &r->s->chain[i];
 
 		n = kvc_pages_for(&r->c->l.group[i], end);
@@ -400,14 +395,29 @@ static void finish(struct restore *r, bool no_reuse)
 {
 	struct kvc_seq *s = r->s;
 	struct kvc_msg msg;
+	uint32_t i;
 
 	s->len = r->h.len;
 	s->no_reuse = no_reuse || !(r->o.flags & KVC_RESTORE_PUBLISH) ||
-		      r->h.publishable < s->len || r->partial;
+		      !r->h.publishable;
+	if (r->h.publishable < s->len)
+		s->own_from = r->h.publishable;
+	for (i = 0; i < r->c->l.ngroups; i++) {
+		struct kvc_chain *ch = &s->chain[i];
+
+		if (!s->fixed)
+			ch->first = kvc_first_page(&r->c->l.group[i], s->len);
+		if (!r->h.group[i].span.first || !has_gap(r, i))
+			continue;
+		/* A page that is not whole is nobody else's. */
+		ch->gap = r->h.group[i].span.sink_end;
+		ch->gap_end = r->h.group[i].span.first;
+		s->no_reuse = true;
+	}
 	if (s->no_reuse)
 		return;
 	kvc_msg_save(r->c->ctx, &msg);
-	for (uint32_t i = 0; i < r->c->l.ngroups; i++) {
+	for (i = 0; i < r->c->l.ngroups; i++) {
 		kvc_seq_keys(s, i, 0);
 		kvc_publish(s, i, false);
 	}

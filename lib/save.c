@@ -199,7 +199,10 @@ static void put_end(struct writer *w)
 	end(w);
 }
 
-/* What there is of a chain: a window leaves a hole behind the sinks. */
+/*
+ * What there is of a chain: a window leaves a hole behind the sinks, and one
+ * that was restored may lack more.
+ */
 static struct saved_span span_of(const struct kvc_seq *s, uint32_t group)
 {
 	const struct kvc_lgroup *g = &s->c->l.group[group];
@@ -216,6 +219,11 @@ static struct saved_span span_of(const struct kvc_seq *s, uint32_t group)
 		sp.sink_end = sinks * g->page_tokens;
 		sp.first = KVC_MIN(s->len, first * (uint64_t)g->page_tokens);
 	}
+	if (ch->gap_end) {
+		sp.sink_end = sp.first ? KVC_MIN(sp.sink_end, ch->gap) :
+					 ch->gap;
+		sp.first = KVC_MAX(sp.first, ch->gap_end);
+	}
 	return sp;
 }
 
@@ -229,7 +237,7 @@ static void fill_head(const struct kvc_seq *s, uint32_t app_len,
 	memcpy(h->id, l->id, sizeof(h->id));
 	memcpy(h->extra, s->extra, sizeof(h->extra));
 	h->len = s->len;
-	h->publishable = s->no_reuse ? 0 : SAVED_ALL;
+	h->publishable = s->no_reuse ? 0 : s->own_from;
 	h->nlayers = l->nlayers;
 	h->ngroups = l->ngroups;
 	h->app_len = app_len;

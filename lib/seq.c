@@ -345,7 +345,8 @@ int kvc_seq_truncate(struct kvc_seq *s, uint32_t len)
 				s->len);
 	for (i = 0; i < s->c->l.ngroups; i++)
 		if (!kvc_chain_serves(&s->c->l.group[i], s->chain[i].pages,
-				      s->chain[i].n, len))
+				      s->chain[i].n, len) ||
+		    kvc_chain_lacks(&s->c->l.group[i], &s->chain[i], len))
 			return kvc_fail(s->c->ctx, -ENODATA,
 					"truncate to %u tokens: the window before them was given back: truncate to 0, and begin with kvc_seq_prefix()",
 					len);
@@ -431,7 +432,8 @@ int kvc_seq_read(const struct kvc_seq *s, uint32_t layer, int is_v,
 				(unsigned long long)first + n, s->len);
 	for (k = first / g->page_tokens; n && k <= (first + n - 1) /
 	     g->page_tokens; k++)
-		if (!ch->pages[k])
+		if (!ch->pages[k] || (first < ch->gap_end &&
+				      first + n > ch->gap))
 			return kvc_fail(s->c->ctx, -ENODATA,
 					"layer %u, tokens %u to %u: outside the window, and given back",
 					layer, first, first + n);

@@ -37,6 +37,7 @@ int kvc_seq_fork_fixed(struct kvc_seq *s, struct kvc_seq **out)
 	q->priority = s->priority;
 	q->ttl_ns = s->ttl_ns;
 	q->own_from = s->own_from;
+	memcpy(q->extra, s->extra, sizeof(q->extra));
 	rc = kvc_seq_fix(q, s->fixed);
 	if (rc) {
 		kvc_seq_delete(q);
@@ -51,6 +52,8 @@ int kvc_seq_fork_fixed(struct kvc_seq *s, struct kvc_seq **out)
 			kvc_page_copy(c, i, to->pages[k]->handle,
 				      from->pages[k]->handle,
 				      KVC_MIN(P, s->len - k * P));
+		to->gap = from->gap;
+		to->gap_end = from->gap_end;
 		c->st.pages_copied += n;
 		memcpy(to->root, from->root, KVCACHE_KEY_LEN);
 		memcpy(to->common_root, from->common_root, KVCACHE_KEY_LEN);

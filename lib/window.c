@@ -46,6 +46,14 @@ bool kvc_chain_serves(const struct kvc_lgroup *g, struct kvc_page *const *pages,
 	return true;
 }
 
+bool kvc_chain_lacks(const struct kvc_lgroup *g, const struct kvc_chain *ch,
+		     uint32_t len)
+{
+	uint32_t from = g->span && len >= g->span ? len - g->span + 1 : 0;
+
+	return from < ch->gap_end && len > ch->gap;
+}
+
 uint32_t kvc_chain_held(const struct kvc_lgroup *g, const struct kvc_chain *ch)
 {
 	if (!ch->n)	/* idle */

@@ -175,7 +175,7 @@ struct kvc_restore_opts {
  * model, shape or window; -EKEYEXPIRED of another epoch of this model;
  * -EPROTOTYPE its keys or values have another type; -EKEYREJECTED it had other
  * extra bytes (struct kvc_seq_opts); -EDQUOT, -ENOSPC, -E2BIG, -ETIMEDOUT,
- * -EINTR as kvc_seq_reserve(); -ESTALE its pages were revoked while they were
+ * -EINTR, -ERANGE as kvc_seq_reserve(); -ESTALE its pages were revoked while they were
  * filled; -EINVAL bad options; -ENOMEM; or what @from says.
  */
 int kvc_seq_restore(struct kvc_cache *c, const struct kvc_stream *from,

@@ -9,93 +9,6 @@
 
 #include "packed.h"
 
-/*
- * The chunk at @pos: what of [pos, end) is in one page and one tile. Vectors
- * are loaded from a slab at multiples of 8 slots only.
- */
-static void find_chunk(const struct job *j, const struct kva_scratch *x,
-		       uint32_t s, uint32_t head, uint64_t pos, uint64_t end,
-		       struct chunk *c)
-{
-	const struct kva_view *v = j->a->kv;
-	const char *page, *k, *val;
-	uint32_t slot;
-
-	c->lo = j->direct ? pos % 8 : 0;
-	pos -= c->lo;
-	slot = pos % v->page_tokens;
-	c->n = end - pos < KVA_TILE ? end - pos : KVA_TILE;
-	if (!j->direct) {
-		c->k_kind = PANEL_EXPANDED;
-		c->v_kind = PANEL_EXPANDED;
-		c->k = (char *)x->k;
-		c->v = (char *)x->v;
-		c->ks = KVA_K_STRIDE;
-		c->vs = KVA_V_STRIDE(v->v_dim);
-		return;
-	}
-	if (c->n > v->page_tokens - slot)
-		c->n = v->page_tokens - slot;
-	page = kva_page(v, s, pos);
-	k = kva_slab(v, page, 0, head);
-	val = kva_slab(v, page, 1, head);
-	c->k_kind = kind_of(v->k_type, 0);
-	c->v_kind = kind_of(v->v_type, 1);
-	c->k = k + panel_step(c->k_kind, slot);
-	c->v = val + panel_bytes(c->v_kind, (size_t)slot * v->v_dim);
-	c->k_scales = scales_of(v, k, 0, slot);
-	c->v_scales = scales_of(v, val, 1, slot);
-	c->ks = v->page_tokens;
-	c->vs = kva_cells(v->v_type, v->v_dim);
-}
-
-/* All q heads of the group over one chunk; @next is read after it. */
-static void decode_chunk(const struct job *j, struct kva_scratch *x,
-			 const struct chunk *c, const char *next)
-{
-	uint32_t parts = (j->group + MR - 1) / MR;
-	uint32_t step = (j->group + parts - 1) / parts, r;
-
-	if (c->k_kind == PANEL_U4)
-		expand_groups(&c->k_scales, c->n, x->k_groups);
-	if (c->v_kind == PANEL_GROUP)
-		expand_groups(&c->v_scales, c->n, x->v_groups);
-	for (r = 0; r < j->group; r += step)
-		chunk_scores(j, x, c, r, j->group - r < step ? j->group - r :
-							       step);
-	for (r = 0; r < j->group; r++) {
-		float *s = x->s + (size_t)r * KVA_S_STRIDE;
-
-		if (c->k_kind == PANEL_S8X4 || c->k_kind == PANEL_F8)
-			scale_row_by(s, c->n, c->k_scales.of);
-		score_row(j, x, r, c->lo, c->n);
-		if (c->v_kind == PANEL_S8 || c->v_kind == PANEL_F8)
-			scale_row_by(s, c->n, c->v_scales.of);
-	}
-	for (r = 0; r < j->group; r += step)
-		chunk_values(j, x, c, r, j->group - r < step ? j->group - r :
-							       step, next);
-}
-
-static void decode_piece(const struct job *j, struct kva_scratch *x,
-			 uint32_t s, uint32_t head, uint64_t pos, uint64_t end)
-{
-	struct chunk c, next;
-
-	if (pos == end)
-		return;
-	find_chunk(j, x, s, head, pos, end, &c);
-	for (; pos < end; c = next) {
-		if (!j->direct)
-			expand(j, x, s, head, pos, 0, c.n);
-		pos += c.n - c.lo;
-		next = c;
-		if (pos < end)
-			find_chunk(j, x, s, head, pos, end, &next);
-		decode_chunk(j, x, &c, next.k);
-	}
-}
-
 /* The sequence of a piece. */
 static uint32_t find_piece(const struct job *j, size_t piece)
 {
@@ -112,6 +25,126 @@ static uint32_t find_piece(const struct job *j, size_t piece)
 	return lo;
 }
 
+/* What an item is: some tokens of one KV head. */
+struct piece {
+	uint32_t seq;
+	uint32_t head;
+	uint64_t pos;
+	uint64_t end;
+};
+
+static void item_piece(const struct job *j, size_t item, struct piece *p)
+{
+	size_t piece = item / j->a->kv->kv_heads;
+
+	p->seq = find_piece(j, piece);
+	p->head = item % j->a->kv->kv_heads;
+	kva_piece(j->a, p->seq, piece - j->first[p->seq], &p->pos, &p->end);
+}
+
+/*
+ * The first chunk of a piece: what of it is in one page and one tile. Vectors
+ * are loaded from a slab at multiples of 8 slots only.
+ */
+static void find_chunk(const struct job *j, const struct kva_scratch *x,
+		       const struct piece *p, struct chunk *c)
+{
+	const struct kva_view *v = j->a->kv;
+	uint64_t pos = p->pos;
+	const char *page, *k, *val;
+	uint32_t slot;
+
+	c->lo = j->direct ? pos % 8 : 0;
+	pos -= c->lo;
+	slot = pos % v->page_tokens;
+	c->n = p->end - pos < KVA_TILE ? p->end - pos : KVA_TILE;
+	if (!j->direct) {
+		c->k_kind = PANEL_EXPANDED;
+		c->v_kind = PANEL_EXPANDED;
+		c->k = (char *)x->k;
+		c->v = (char *)x->v;
+		c->ks = KVA_K_STRIDE;
+		c->vs = KVA_V_STRIDE(v->v_dim);
+		return;
+	}
+	if (c->n > v->page_tokens - slot)
+		c->n = v->page_tokens - slot;
+	page = kva_page(v, p->seq, pos);
+	k = kva_slab(v, page, 0, p->head);
+	val = kva_slab(v, page, 1, p->head);
+	c->k_kind = kind_of(v->k_type, 0);
+	c->v_kind = kind_of(v->v_type, 1);
+	c->k = k + panel_step(c->k_kind, slot);
+	c->v = val + panel_bytes(c->v_kind, (size_t)slot * v->v_dim);
+	c->k_scales = scales_of(v, k, 0, slot);
+	c->v_scales = scales_of(v, val, 1, slot);
+	c->ks = v->page_tokens;
+	c->vs = kva_cells(v->v_type, v->v_dim);
+}
+
+/* All q heads of the group over one chunk; @next is read after it. */
+static void decode_chunk(const struct job *j, struct kva_scratch *x,
+			 const struct chunk *c, const struct chunk *next)
+{
+	const struct kva_view *v = j->a->kv;
+	uint32_t parts = (j->group + MR - 1) / MR;
+	uint32_t step = (j->group + parts - 1) / parts, r;
+
+	if (j->direct)
+		fetch_scales(&c->v_scales, kva_scales(v->v_type, v->v_dim),
+			     c->n);
+	if (c->k_kind == PANEL_U4)
+		expand_groups(&c->k_scales, c->n, x->k_groups);
+	for (r = 0; r < j->group; r += step)
+		chunk_scores(j, x, c, r, j->group - r < step ? j->group - r :
+							       step);
+	for (r = 0; r < j->group; r++) {
+		float *s = x->s + (size_t)r * KVA_S_STRIDE;
+
+		if (c->k_kind == PANEL_S8X4 || c->k_kind == PANEL_F8)
+			scale_row_by(s, c->n, c->k_scales.of);
+		score_row(j, x, r, c->lo, c->n);
+		if (c->v_kind == PANEL_S8 || c->v_kind == PANEL_F8)
+			scale_row_by(s, c->n, c->v_scales.of);
+	}
+	if (j->direct)
+		fetch_scales(&next->k_scales, kva_scales(v->k_type, v->k_dim),
+			     next->n);
+	if (c->v_kind == PANEL_GROUP)
+		expand_groups(&c->v_scales, c->n, x->v_groups);
+	for (r = 0; r < j->group; r += step)
+		chunk_values(j, x, c, r, j->group - r < step ? j->group - r :
+							       step, next->k);
+}
+
+/*
+ * One piece, chunk by chunk. While it is at the last, the first chunk of the
+ * item that this thread probably gets next is fetched.
+ */
+static void decode_piece(const struct job *j, struct kva_scratch *x,
+			 size_t item)
+{
+	struct chunk c, next;
+	struct piece p, after;
+
+	item_piece(j, item, &p);
+	if (p.pos == p.end)
+		return;
+	find_chunk(j, x, &p, &c);
+	for (; p.pos < p.end; c = next) {
+		if (!j->direct)
+			expand(j, x, p.seq, p.head, p.pos, 0, c.n);
+		p.pos += c.n - c.lo;
+		after = p;
+		if (p.pos == p.end && item + j->threads < j->items)
+			item_piece(j, item + j->threads, &after);
+		next = c;
+		if (after.pos < after.end)
+			find_chunk(j, x, &after, &next);
+		decode_chunk(j, x, &c, &next);
+	}
+}
+
 static void decode_item(void *arg, size_t item, unsigned int thread)
 {
 	const struct job *j = arg;
@@ -119,17 +152,15 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 	const struct kva_view *v = a->kv;
 	uint32_t head = item % v->kv_heads, qh = head * j->group, r, s;
 	size_t piece = item / v->kv_heads;
-	uint64_t pos, end;
 	struct kva_scratch x;
 
 	s = find_piece(j, piece);
-	kva_piece(a, s, piece - j->first[s], &pos, &end);
 	kva_scratch_init(&x, &j->w, a, thread);
 	load_q(j, &x, a->row_ptr[s], head, 1);
 	if (j->direct && kva_is_int4(v->k_type))
 		order_q(j, &x);
 	reset_rows(j, &x, j->group);
-	decode_piece(j, &x, s, head, pos, end);
+	decode_piece(j, &x, item);
 	for (r = 0; r < j->group; r++) {
 		const float *o = x.o + (size_t)r * v->v_dim;
 		size_t to = piece * a->q_heads + qh + r;
@@ -198,7 +229,9 @@ static int decode(const struct kva_attn *a, struct kva_threads *t)
 		j.first[s + 1] = j.first[s] + n;
 		longest = n > longest ? n : longest;
 	}
-	kva_threads_run(t, j.w.pieces * a->kv->kv_heads, decode_item, &j);
+	j.items = j.w.pieces * a->kv->kv_heads;
+	j.threads = kva_threads_count(t);
+	kva_threads_run(t, j.items, decode_item, &j);
 	if (longest > 1)
 		kva_threads_run(t, (size_t)nseq * a->q_heads, join_item, &j);
 	return 0;

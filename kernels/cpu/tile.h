@@ -25,6 +25,8 @@ struct job {
 	float v_scale;
 	size_t v_block;		/* that a rotated V is rotated in */
 	/* decode */
+	size_t items;
+	unsigned int threads;
 	float k_by;		/* what codes lack, whatever the token */
 	float v_by;
 	size_t *first;		/* [nseq + 1] first piece of a sequence */

@@ -102,7 +102,7 @@ static float stored(uint32_t type, const char *row, uint32_t d)
 {
 	float out[DIM];
 
-	kva_row_decode(type, row, out, DIM);
+	kva_row_decode(type, 0, row, out, DIM);
 	return out[d];
 }
 
@@ -154,7 +154,8 @@ static double worst(const struct shift *t, const struct kvc_seq *s,
 		for (uint32_t d = 0; d < DIM; d++) {
 			char want[DIM * 4];
 
-			kva_row_encode(t->type, t->v_row[id][0], want, DIM);
+			kva_row_encode(t->type, 0, t->v_row[id][0], want,
+				       DIM);
 			ASSERT_EQ(0, memcmp(want, row, size));
 		}
 	}

@@ -97,6 +97,8 @@ static int open_pool(struct kvc_cache *c, const struct kvc_model *m)
 				"pool %u is on a device, and this build has kernels for host memory only",
 				pool.id);
 	rc = kvc_layout_init(&c->l, m, pool.page_size, why, sizeof(why));
+	if (!rc)
+		rc = kvc_layout_scales(&c->l, why, sizeof(why));
 	if (rc)
 		return kvc_fail(ctx, rc, "%s", why);
 	for (uint32_t i = 0; c->o.keep_all && i < c->l.ngroups; i++)

@@ -145,6 +145,8 @@ struct kvc_layout {
 	struct kvc_lgroup group[KVC_MAX_GROUPS];
 	uint8_t layer_group[KVC_MAX_LAYERS];
 	uint16_t layer_index[KVC_MAX_LAYERS];	/* within its group */
+	float k_scale[KVC_MAX_LAYERS];		/* KVC_E4M3T; else 0 */
+	float v_scale[KVC_MAX_LAYERS];
 };
 
 static inline uint64_t kvc_pages_for(const struct kvc_lgroup *g, uint64_t len)
@@ -184,6 +186,8 @@ static inline uint64_t kvc_pages_gone(const struct kvc_lgroup *g, uint64_t len)
  */
 int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
 		    uint64_t page_size, char *why, size_t why_len);
+/* Are the scales there that types want? -EINVAL and @why, as above. */
+int kvc_layout_scales(const struct kvc_layout *l, char *why, size_t why_len);
 /* The view of one layer, without sequences. */
 void kvc_layout_view(const struct kvc_layout *l, uint32_t layer, void *base,
 		     struct kva_view *v);

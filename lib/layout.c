@@ -6,6 +6,7 @@
  * is. Pure arithmetic: nothing here needs a context.
  */
 #include <endian.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,10 +54,10 @@ static int check_group(const struct kvc_model *m, uint32_t i,
 		return refuse(why, -EINVAL,
 			      "group %u: head dimensions %u and %u, multiples of 16 up to %u can be",
 			      i, g->k_dim, g->v_dim, KVA_DIM_MAX);
-	/* Kernels have more types, whose scales are not kept here yet. */
-	if (g->k_type > KVC_BF16 || g->v_type > KVC_BF16)
+	if (g->k_type >= KVA_NR_TYPES || g->v_type >= KVA_NR_TYPES)
 		return refuse(why, -EINVAL, "group %u: unknown element type %u",
-			      i, g->k_type > KVC_BF16 ? g->k_type : g->v_type);
+			      i, g->k_type >= KVA_NR_TYPES ? g->k_type :
+							     g->v_type);
 	if (g->sinks && !g->window)
 		return refuse(why, -EINVAL,
 			      "group %u: %u sinks without a window", i,
@@ -144,6 +145,27 @@ static int divide(struct kvc_layout *l, uint32_t i, uint32_t page_tokens,
 	return 0;
 }
 
+/* Scales that lie outside the page decide what its codes mean. */
+static void scales_update(const struct kvc_layout *l, uint32_t group,
+			  struct sha256_ctx *h)
+{
+	uint32_t bits, i;
+
+	for (i = 0; i < l->nlayers; i++) {
+		const float *scales[] = { &l->k_scale[i], &l->v_scale[i] };
+
+		if (l->layer_group[i] != group)
+			continue;
+		for (unsigned int k = 0; k < 2; k++) {
+			if (*scales[k] == 0)
+				continue;
+			memcpy(&bits, scales[k], sizeof(bits));
+			bits = htole32(bits);
+			sha256_update(h, sizeof(bits), (const uint8_t *)&bits);
+		}
+	}
+}
+
 /*
  * What a page's bytes mean; with @row what a row's do, whatever pages and order
  * it lies in.
@@ -170,7 +192,51 @@ static void fingerprint(struct kvc_layout *l, const struct kvc_model *m,
 	sha256_update(&h, sizeof(m->id), m->id);
 	sha256_update(&h, sizeof(epoch), (const uint8_t *)&epoch);
 	sha256_update(&h, l->nlayers, l->layer_group);
+	scales_update(l, i, &h);
 	sha256_digest(&h, KVCACHE_KEY_LEN, out);
+}
+
+/* Of the layers that use them: others' are no part of anything. */
+static void take_scales(struct kvc_layout *l, const struct kvc_model *m)
+{
+	for (uint32_t i = 0; i < m->nlayers; i++) {
+		const struct kvc_group *g = &m->groups[l->layer_group[i]];
+
+		if (g->k_type == KVC_E4M3T && m->k_scales)
+			l->k_scale[i] = m->k_scales[i];
+		if (g->v_type == KVC_E4M3T && m->v_scales)
+			l->v_scale[i] = m->v_scales[i];
+	}
+}
+
+static int check_scale(const struct why *why, uint32_t layer, char name,
+		       uint32_t type, float scale)
+{
+	if (type != KVC_E4M3T || (isnormal(scale) && scale > 0))
+		return 0;
+	if (scale == 0)
+		return refuse(why, -EINVAL,
+			      "layer %u: %c is e4m3t and has no scale: give one for each layer",
+			      layer, name);
+	return refuse(why, -EINVAL,
+		      "layer %u: %c has a scale of %g: normal numbers above 0 can be",
+		      layer, name, scale);
+}
+
+int kvc_layout_scales(const struct kvc_layout *l, char *buf, size_t buf_len)
+{
+	const struct why why = { buf, buf_len };
+	int rc = 0;
+
+	for (uint32_t i = 0; i < l->nlayers && !rc; i++) {
+		const struct kvc_group *g = &l->group[l->layer_group[i]].g;
+
+		rc = check_scale(&why, i, 'K', g->k_type, l->k_scale[i]);
+		if (!rc)
+			rc = check_scale(&why, i, 'V', g->v_type,
+					 l->v_scale[i]);
+	}
+	return rc;
 }
 
 int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
@@ -200,6 +266,7 @@ int kvc_layout_init(struct kvc_layout *l, const struct kvc_model *m,
 		l->layer_group[i] = gi;
 		l->layer_index[i] = l->group[gi].nlayers++;
 	}
+	take_scales(l, m);
 	for (i = 0; i < m->ngroups; i++) {
 		struct kvc_lgroup *g = &l->group[i];
 
@@ -234,6 +301,8 @@ void kvc_layout_view(const struct kvc_layout *l, uint32_t layer, void *base,
 		.k_type = g->g.k_type,
 		.v_type = g->g.v_type,
 		.order = l->order,
+		.k_scale = l->k_scale[layer],
+		.v_scale = l->v_scale[layer],
 		.k_off = l->layer_index[layer] * g->layer_bytes,
 		.k_head_stride = g->k_slab,
 		.v_head_stride = g->v_slab,

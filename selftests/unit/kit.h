@@ -6,7 +6,8 @@
  * The K and V rows of a token are a digest of all tokens up to it (and of the
  * conversation's extra bytes), as a model's would be. So what a sequence must
  * hold is known from its tokens alone, whoever wrote the pages. All values are
- * small multiples of 1/16, exact in every type.
+ * small multiples of 1/16, exact in types without scales; others store what
+ * kva_row_encode() says, the same bits in every variant of the kernels.
  */
 #ifndef KIT_H
 #define KIT_H
@@ -16,6 +17,10 @@
 
 #define KIT_DIM 16
 #define KIT_LAYERS 3
+
+/* Of KVC_E4M3T: up to 8, and what saturates. */
+static const float kit_k_scales[KIT_LAYERS] = { 1 / 32.0f, 0.013f, 0.25f };
+static const float kit_v_scales[KIT_LAYERS] = { 0.02f, 2.5f, 1 / 128.0f };
 
 struct kit {
 	struct kvc_sys *admin;	/* of a device or a broker; else NULL */
@@ -33,6 +38,7 @@ struct kit_spec {
 	uint32_t max;
 	uint32_t page_tokens;
 	uint32_t type;
+	uint32_t v_type;	/* if not 0: K and V differ */
 	uint32_t kv_heads;
 	uint32_t ngroups;	/* the second: layer 1, one KV head, f16 */
 	uint32_t row_major;
@@ -143,7 +149,8 @@ static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 	k->g[0] = (struct kvc_group) {
 		.kv_heads = spec->kv_heads ? spec->kv_heads : 2,
 		.k_dim = KIT_DIM, .v_dim = KIT_DIM,
-		.k_type = spec->type, .v_type = spec->type,
+		.k_type = spec->type,
+		.v_type = spec->v_type ? spec->v_type : spec->type,
 	};
 	k->g[1] = (struct kvc_group) {
 		.kv_heads = 1, .k_dim = KIT_DIM, .v_dim = KIT_DIM,
@@ -160,6 +167,8 @@ static inline void kit_open(struct kit *k, const struct kit_spec *spec)
 		.q_heads = 2 * k->g[0].kv_heads,
 		.page_tokens = spec->page_tokens ? spec->page_tokens : 4,
 		.row_major = spec->row_major,
+		.k_scales = kit_k_scales,
+		.v_scales = kit_v_scales,
 	};
 	/* Unless told, each group takes what fits: the second's pages have more. */
 	if (spec->ngroups == 2)
@@ -332,18 +341,13 @@ static inline bool kit_row_is(const struct kit *k, uint32_t layer, int is_v,
 {
 	const struct kvc_group *g = kit_group(k, layer);
 	uint32_t type = is_v ? g->v_type : g->k_type, d;
+	float want[KIT_DIM], stored[KIT_DIM + 1];
 
-	for (d = 0; d < KIT_DIM; d++) {
-		float want = kit_elem(history, layer, is_v, head, d);
-
-		if (type == KVC_F32 ?
-		    memcmp((const float *)row + d, &want, sizeof(want)) :
-		    ((const uint16_t *)row)[d] !=
-		    (type == KVC_F16 ? kva_f32_to_f16(want) :
-		     kva_f32_to_bf16(want)))
-			return false;
-	}
-	return true;
+	for (d = 0; d < KIT_DIM; d++)
+		want[d] = kit_elem(history, layer, is_v, head, d);
+	kva_row_encode(type, (is_v ? kit_v_scales : kit_k_scales)[layer], want,
+		       stored, KIT_DIM);
+	return !memcmp(row, stored, kva_row_size(type, KIT_DIM));
 }
 
 /* Must a token's row be there, when @len tokens are? */
@@ -372,9 +376,10 @@ static inline void kit_check_extra(const struct kit *k, const struct kvc_seq *s,
 	for (layer = 0; layer < KIT_LAYERS; layer++) {
 		const struct kvc_group *g = kit_group(k, layer);
 
-		row = kva_row_size(g->k_type, KIT_DIM);
-		rows = malloc(len * row + 1);
+		rows = malloc(len * sizeof(float[KIT_DIM + 1]) + 1);
 		for (is_v = 0; is_v <= 1; is_v++) {
+			row = kva_row_size(is_v ? g->v_type : g->k_type,
+					   KIT_DIM);
 			for (head = 0; head < g->kv_heads; head++) {
 				rc = kvc_seq_read(s, layer, is_v, head, 0, len,
 						  rows);

@@ -3,6 +3,8 @@
  * test_dedup.c - two caches of one model in one pool: equal pages are one
  * page, and what one cache published the other finds and remembers.
  */
+#include <math.h>
+
 #include "kit.h"
 
 FIXTURE(two) {
@@ -149,15 +151,19 @@ TEST(caches_of_other_types_do_not_find_each_other)
 	static const uint32_t types[][2] = {
 		{ KVC_F16, KVC_F16 }, { KVC_BF16, KVC_F16 },
 		{ KVC_F16, KVC_BF16 }, { KVC_BF16, KVC_BF16 },
+		{ KVC_INT8, KVC_INT8 }, { KVC_INT8, KVC_E4M3 },
+		{ KVC_E4M3, KVC_E4M3 }, { KVC_E4M3T, KVC_E4M3T },
+		{ KVC_INT4, KVC_INT4 }, { KVC_INT4, KVC_INT4H },
+		{ KVC_INT4H, KVC_INT4H },
 	};
-	const size_t n = sizeof(types) / sizeof(types[0]);
-	struct kit k, other[4];
+	enum { n = sizeof(types) / sizeof(types[0]) };
+	struct kit k, other[n];
 	struct kvc_seq *s;
 	uint32_t t[65];
 
 	kit_count(t, 65, 1000);
 	kit_open(&k, &(struct kit_spec) { .page_tokens = 32, .type = KVC_F16 });
-	for (size_t i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		k.g[0].k_type = types[i][0];
 		k.g[0].v_type = types[i][1];
 		kit_twin(&k, &other[i]);
@@ -166,14 +172,82 @@ TEST(caches_of_other_types_do_not_find_each_other)
 		kit_check(&other[i], s);
 		kvc_seq_free(s, 0);
 	}
-	/* Each finds its own. */
-	for (size_t i = 0; i < n; i++) {
+	/* Each finds its own, also if the kit speaks of another by now. */
+	for (int i = 0; i < n; i++) {
+		k.g[0].k_type = types[i][0];
+		k.g[0].v_type = types[i][1];
+		other[i].g[0] = k.g[0];
 		s = kit_seq(&other[i], NULL);
 		EXPECT_EQ(64, kit_prompt(&other[i], s, t, 65));
 		kit_check(&other[i], s);
 		kvc_seq_free(s, 0);
 		kit_twin_close(&other[i]);
 	}
+	kit_close(&k);
+}
+
+/* One scale of one layer is another: codes mean something else. */
+TEST(caches_of_other_scales_do_not_find_each_other)
+{
+	float scales[KIT_LAYERS];
+	struct kit k, other;
+	struct kvc_seq *s;
+	uint32_t t[65];
+
+	kit_count(t, 65, 1000);
+	kit_open(&k, &(struct kit_spec) {
+		.page_tokens = 32, .type = KVC_INT8, .v_type = KVC_E4M3T,
+	});
+	s = kit_seq(&k, NULL);
+	EXPECT_EQ(0, kit_prompt(&k, s, t, 65));
+	kvc_seq_free(s, 0);
+	memcpy(scales, kit_v_scales, sizeof(scales));
+	scales[2] *= 2;
+	k.m.v_scales = scales;
+	kit_twin(&k, &other);
+	s = kit_seq(&other, NULL);
+	EXPECT_EQ(0, kit_prompt(&other, s, t, 65));
+	kvc_seq_free(s, 0);
+	kit_twin_close(&other);
+	/* Those of K are not of any use here: no matter what they are. */
+	k.m.v_scales = kit_v_scales;
+	k.m.k_scales = scales;
+	kit_twin(&k, &other);
+	s = kit_seq(&other, NULL);
+	EXPECT_EQ(64, kit_prompt(&other, s, t, 65));
+	kit_check(&other, s);
+	kvc_seq_free(s, 0);
+	kit_twin_close(&other);
+	kit_close(&k);
+}
+
+/* It is refused, in words, and nothing is put in its place. */
+TEST(a_scale_that_is_missing)
+{
+	static const float no[] = { 0, -1, INFINITY, NAN, 1e-40f };
+	float scales[KIT_LAYERS];
+	struct kvc_cache_opts o = { .sz = sizeof(o) };
+	struct kvc_cache *c;
+	struct kit k;
+
+	kit_open(&k, &(struct kit_spec) {
+		.page_tokens = 32, .type = KVC_E4M3T, .v_type = KVC_F16,
+	});
+	k.m.v_scales = NULL;
+	k.m.k_scales = NULL;
+	EXPECT_EQ(-EINVAL, kvc_cache_create(k.ctx, &k.m, &o, &c));
+	EXPECT_TRUE(strstr(kvc_errmsg(k.ctx),
+			   "layer 0: K is e4m3t and has no scale") != NULL);
+	k.m.k_scales = scales;
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++) {
+		memcpy(scales, kit_k_scales, sizeof(scales));
+		scales[1] = no[i];
+		EXPECT_EQ(-EINVAL, kvc_cache_create(k.ctx, &k.m, &o, &c));
+		EXPECT_TRUE(strstr(kvc_errmsg(k.ctx), "layer 1: K ") != NULL);
+	}
+	memcpy(scales, kit_k_scales, sizeof(scales));
+	ASSERT_EQ(0, kvc_cache_create(k.ctx, &k.m, &o, &c));
+	kvc_cache_destroy(c);
 	kit_close(&k);
 }
 

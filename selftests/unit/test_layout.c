@@ -11,6 +11,8 @@ static struct kvc_group smol = {
 	.k_type = KVC_F16, .v_type = KVC_F16,
 };
 
+#define NR_TYPES (KVC_INT4H + 1)
+
 static struct kvc_model model_of(const struct kvc_group *g, uint32_t layers,
 				 uint32_t q_heads)
 {
@@ -50,6 +52,34 @@ TEST(a_real_model)
 	EXPECT_EQ(88, f.page_tokens);
 	EXPECT_EQ(0, f.pages);
 	EXPECT_EQ(0, f.held_bytes);
+}
+
+/* What a token of SmolLM2 takes: 30 layers, 3 heads, rows of 64 and scales. */
+TEST(bytes_of_each_type)
+{
+	static const struct {
+		uint32_t type, row, page_tokens;
+	} want[] = {
+		{ KVC_F32, 256, 40 }, { KVC_F16, 128, 88 },
+		{ KVC_BF16, 128, 88 }, { KVC_INT8, 64 + 4, 168 },
+		{ KVC_E4M3, 64 + 4, 168 }, { KVC_E4M3T, 64, 176 },
+		{ KVC_INT4, 32 + 2 * 4, 288 }, { KVC_INT4H, 32 + 2 * 4, 288 },
+	};
+	struct kvc_group g = smol;
+	struct kvc_model m = model_of(&g, 30, 9);
+	struct kvc_footprint f;
+
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		g.k_type = g.v_type = want[i].type;
+		ASSERT_EQ(0, kvc_footprint(&m, 2 << 20, 1000, 1, &f));
+		EXPECT_EQ(2 * 30 * 3 * want[i].row, f.bytes_per_token);
+		EXPECT_EQ(want[i].page_tokens, f.page_tokens);
+	}
+	/* K and V of one size in elements, not in bytes. */
+	g.k_type = KVC_INT8;
+	g.v_type = KVC_INT4;
+	ASSERT_EQ(0, kvc_footprint(&m, 2 << 20, 1000, 1, &f));
+	EXPECT_EQ(30 * 3 * (68 + 40), f.bytes_per_token);
 }
 
 TEST(heads_of_mha_gqa_mqa)
@@ -152,8 +182,8 @@ TEST(what_is_refused)
 	REFUSED(-EINVAL, g.k_dim = 0);
 	REFUSED(-EINVAL, g.v_dim = 24);
 	REFUSED(-EINVAL, g.k_dim = KVA_DIM_MAX + 16);
-	REFUSED(-EINVAL, g.k_type = 3);
-	REFUSED(-EINVAL, g.v_type = 3);
+	REFUSED(-EINVAL, g.k_type = KVC_INT4H + 1);
+	REFUSED(-EINVAL, g.v_type = KVC_INT4H + 1);
 	REFUSED(-EINVAL, bad.page_tokens = 17);
 	REFUSED(-E2BIG, bad.page_tokens = 24);
 	REFUSED(-E2BIG, g.k_dim = 512);
@@ -243,16 +273,18 @@ TEST(slabs_do_not_overlap)
 	};
 
 	for (uint32_t size = 256; size <= 131072; size *= 2) {
-		for (uint32_t t = 0; t < 18; t++) {
+		for (uint32_t t = 0; t < 2 * NR_TYPES * NR_TYPES; t++) {
+			uint32_t a = t % NR_TYPES, b = t / NR_TYPES % NR_TYPES;
+
 			g[0] = (struct kvc_group) {
 				.kv_heads = 3, .k_dim = 16, .v_dim = 48,
-				.k_type = t % 3, .v_type = t / 3 % 3,
+				.k_type = a, .v_type = b,
 			};
 			g[1] = (struct kvc_group) {
 				.kv_heads = 1, .k_dim = 80, .v_dim = 64,
-				.k_type = t / 3 % 3, .v_type = t % 3,
+				.k_type = b, .v_type = a,
 			};
-			m.row_major = t / 9;
+			m.row_major = t / (NR_TYPES * NR_TYPES);
 			check_slabs(&m, size);
 		}
 	}
@@ -301,7 +333,38 @@ TEST(fingerprints)
 	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
 	DIFFERS((g[0].k_type = KVC_F16, g[0].v_type = KVC_BF16));
 	DIFFERS((g[0].k_type = KVC_BF16, g[0].v_type = KVC_F16));
+	/* Of 8 and 4 bits: as many slots, as the caller says. */
+	g[0] = small;
+	g[0].k_type = g[0].v_type = KVC_INT8;
+	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
+	DIFFERS((g[0].k_type = KVC_E4M3, g[0].v_type = KVC_INT8));
+	DIFFERS((g[0].k_type = KVC_INT8, g[0].v_type = KVC_E4M3));
+	DIFFERS((g[0].k_type = KVC_INT4, g[0].v_type = KVC_INT8));
+	g[0] = small;
+	g[0].k_type = g[0].v_type = KVC_INT4;
+	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
+	DIFFERS((g[0].k_type = KVC_INT4H, g[0].v_type = KVC_INT4));
+	DIFFERS((g[0].k_type = KVC_INT4, g[0].v_type = KVC_INT4H));
+	/* Scales that are given: of K, of V, of a layer; the order counts. */
+	m.k_scales = (const float[]) { 1, 2 };
+	m.v_scales = (const float[]) { 3, 4 };
+	g[0] = small;
+	g[0].k_type = g[0].v_type = KVC_E4M3T;
+	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
+#define DIFFERENT_SCALES(...)						\
+	DIFFERS((g[0].k_type = g[0].v_type = KVC_E4M3T, __VA_ARGS__))
+	DIFFERENT_SCALES(n.k_scales = (const float[]) { 1, 3 });
+	DIFFERENT_SCALES(n.v_scales = (const float[]) { 3, 5 });
+	DIFFERENT_SCALES(n.k_scales = m.v_scales, n.v_scales = m.k_scales);
+#undef DIFFERENT_SCALES
 #undef DIFFERS
+	n = m;
+	n.k_scales = (const float[]) { 1, 3 };
+	g[0].k_type = KVC_INT8;
+	ASSERT_EQ(0, kvc_layout_init(&a, &m, 16384, NULL, 0));
+	ASSERT_EQ(0, kvc_layout_init(&b, &n, 16384, NULL, 0));
+	EXPECT_EQ(0, memcmp(a.group[0].fingerprint, b.group[0].fingerprint, 32));
+	m.k_scales = m.v_scales = NULL;
 	/* Two groups of one shape, and the same groups of other layers. */
 	n = m;
 	g[0] = g[1] = small;

@@ -235,6 +235,30 @@ TEST_TIMEOUT(pages_of_24_in_bf16, 600)
 	}, 15000, 4);
 }
 
+/* Codes and scales go wherever pages and rows go. */
+TEST_TIMEOUT(int8_keys_and_int4_values, 600)
+{
+	play(&(struct kit_spec) {
+		.pages = 60, .page_tokens = 24, .type = KVC_INT8,
+		.v_type = KVC_INT4, .kv_heads = 1,
+	}, 8000, 11);
+}
+
+TEST_TIMEOUT(rotated_keys_and_values_of_8_bits, 600)
+{
+	play(&(struct kit_spec) {
+		.pages = 150, .page_tokens = 5, .type = KVC_INT4H,
+		.v_type = KVC_E4M3, .row_major = 1,
+	}, 8000, 12);
+}
+
+TEST_TIMEOUT(given_scales_and_a_window, 600)
+{
+	play(&(struct kit_spec) {
+		.pages = 100, .type = KVC_E4M3T, .window = 11,
+	}, 8000, 13);
+}
+
 TEST_TIMEOUT(pages_of_5_in_f16, 600)
 {
 	play(&(struct kit_spec) {

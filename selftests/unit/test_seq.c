@@ -310,7 +310,7 @@ TEST_F(seq, footprint_is_what_is_held)
 		for (uint32_t i = 0; i < 5; i++) {
 			struct kit_spec spec = {
 				.kv_heads = heads[h], .page_tokens = 8,
-				.type = i % 3,
+				.type = (5 * h + i) % 8,
 			};
 			struct kvc_footprint f;
 			struct kvc_seq *s[3];
@@ -328,7 +328,7 @@ TEST_F(seq, footprint_is_what_is_held)
 			EXPECT_EQ(f.held_bytes,
 				  kit_used(&k) * kit_page_size(&spec));
 			EXPECT_EQ(2 * KIT_LAYERS * heads[h] *
-				  kva_row_size(i % 3, KIT_DIM),
+				  kva_row_size(spec.type, KIT_DIM),
 				  f.bytes_per_token);
 			for (uint32_t j = 0; j < 3; j++)
 				kvc_seq_free(s[j], 0);

@@ -184,10 +184,18 @@ int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns);
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* Element types of K and V. */
+/*
+ * Element types of K and V. Those of 8 and 4 bits have scales: in the page, but
+ * for KVC_E4M3T, whose are struct kvc_model's.
+ */
 #define KVC_F32		0
 #define KVC_F16		1
 #define KVC_BF16	2
+#define KVC_INT8	3	/* a scale each token and head */
+#define KVC_E4M3	4	/* the same, of 8-bit floating point */
+#define KVC_E4M3T	5	/* one scale a layer, which is given */
+#define KVC_INT4	6	/* scale and minimum of each 32 elements */
+#define KVC_INT4H	7	/* the same, after a Hadamard rotation */
 
 #define KVC_MAX_GROUPS	8
 #define KVC_MAX_LAYERS	1024
@@ -197,8 +205,9 @@ int kvc_events_wait(struct kvc *ctx, uint64_t deadline_ns);
  * @kv_heads: KV heads, up to 4,096
  * @k_dim: elements in a K row, a multiple of 16, up to 1,024
  * @v_dim: elements in a V row, likewise
- * @k_type: KVC_F32, _F16 or _BF16
- * @v_type: likewise
+ * @k_type: type that K is kept in: KVC_F32, _F16, _BF16, _INT8, _E4M3, _E4M3T,
+ *          _INT4 or _INT4H
+ * @v_type: the same of V
  * @window: tokens that a row sees, its own included; 0 for all
  * @sinks: with a window: first tokens of a sequence that stay visible
  *
@@ -230,6 +239,11 @@ struct kvc_group {
  * @row_major: a head's rows one after the other, not the CPU's order
  * @id: identifies the weights, such as a digest of the model file
  * @epoch: changes when the weights do under the same @id
+ * @k_scales: [@nlayers] what codes of K are multiplied with in layers of type
+ *            KVC_E4M3T: normal and more than 0; other layers' are not looked
+ *            at. NULL where there is no such layer. Pages with other scales
+ *            are not found
+ * @v_scales: the same of V
  */
 struct kvc_model {
 	size_t sz;
@@ -242,15 +256,17 @@ struct kvc_model {
 	uint32_t row_major;
 	uint8_t id[32];
 	uint64_t epoch;
+	const float *k_scales;
+	const float *v_scales;
 };
 
 /**
  * struct kvc_footprint - what conversations of one length cost
  * @page_tokens: slots in a page of group 0
  * @block_tokens: tokens in a block of group 0
- * @bytes_per_token: sum over layers of kv_heads x (k_dim x bytes of K +
- *                   v_dim x bytes of V); 2 x layers x kv_heads x head_dim x
- *                   bytes for equal K and V
+ * @bytes_per_token: sum over layers of kv_heads x (bytes of a K row + bytes of
+ *                   a V row), scales included; 2 x layers x kv_heads x head_dim
+ *                   x bytes for equal K and V without scales
  * @used_bytes: @bytes_per_token x tokens x sequences, less what is of pages
  *              that have left a window
  * @pages: pages held
@@ -280,8 +296,8 @@ struct kvc_footprint {
  * @nseq: sequences
  * @out: the answer
  *
- * Needs no context. Return: 0; -EINVAL a bad model; -E2BIG not one token fits
- * in a page; -EOVERFLOW.
+ * Needs no context, and no @k_scales and @v_scales. Return: 0; -EINVAL a bad
+ * model; -E2BIG not one token fits in a page; -EOVERFLOW.
  */
 int kvc_footprint(const struct kvc_model *m, uint64_t page_size,
 		  uint64_t ntokens, uint64_t nseq, struct kvc_footprint *out);
@@ -338,9 +354,9 @@ struct kvc_cache_opts {
  * @opts: options, or NULL
  * @out: for kvc_cache_destroy()
  *
- * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -EINVAL a @split that cannot
- * be; -ENOENT no such pool or domain; -EOPNOTSUPP an @isa that this CPU does not
- * run; -ENOMEM.
+ * Return: 0; -EINVAL, -E2BIG as kvc_footprint(); -EINVAL a layer of KVC_E4M3T
+ * without its scale, or a @split that cannot be; -ENOENT no such pool or domain;
+ * -EOPNOTSUPP an @isa that this CPU does not run; -ENOMEM.
  */
 int kvc_cache_create(struct kvc *ctx, const struct kvc_model *m,
 		     const struct kvc_cache_opts *opts, struct kvc_cache **out);

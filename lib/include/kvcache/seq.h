@@ -270,7 +270,8 @@ const uint32_t *kvc_seq_tokens(const struct kvc_seq *s);
  * @head: the KV head
  * @first: first token
  * @n: tokens
- * @out: [@n][dim] elements in the stored type
+ * @out: [@n] rows in the stored type: elements, or codes and after them their
+ *       scales (Documentation/kernels.rst), KVC_INT4H rotated
  *
  * Return: 0; -EINVAL no such layer, head or tokens, or another @is_v; -ENODATA
  * some of them have left the window; -ESTALE.

@@ -65,7 +65,15 @@ CFLAGS_ALL = $(CSTD) $(OPT) -g -fPIC -pthread -ffp-contract=off \
 	$(WARN) $(SANFLAGS) $(INC) $(CPPFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(SANFLAGS) $(LDFLAGS)
 LDLIBS_LIB := -lnettle -lm
-LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_LIB)
+# The library does without these: files are read by threads then, and there is
+# no tier on a Redis server.
+headers-uring := liburing.h:liburing-dev
+headers-hiredis := hiredis/hiredis.h:libhiredis-dev
+has = $(filter ok,$(shell tools/setup/headers.sh '$(CC)' $1 2>&1 && echo ok))
+have-uring := $(call has,$(headers-uring))
+have-hiredis := $(call has,$(headers-hiredis))
+LDLIBS_TIERS := $(if $(have-uring),-luring) $(if $(have-hiredis),-lhiredis)
+LDLIBS_TOOLS := -ldnnl -lgomp -lpcre2-8 -ljansson $(LDLIBS_TIERS) $(LDLIBS_LIB)
 
 # What serves a machine needs none of what models do.
 ldlibs-kvcache-broker := $(LDLIBS_LIB)
@@ -85,7 +93,9 @@ headers-kvcachetop := ncurses.h:libncurses-dev
 
 # The ledger is kernel code: shims stand in for the kernel's headers.
 flags-kmod/% := -Ilib/shim
-flags-lib/% := -Ilib/shim -Ikmod -Ilib -fvisibility=hidden
+flags-lib/% := -Ilib/shim -Ikmod -Ilib -fvisibility=hidden \
+	$(if $(have-uring),-DKVC_HAVE_URING) \
+	$(if $(have-hiredis),-DKVC_HAVE_HIREDIS)
 flags-kernels/% := -fvisibility=hidden
 flags-tools/% := -Itools/common
 flags-tools/kvcache-broker := -Ilib/shim -Ikmod
@@ -179,7 +189,7 @@ $(lib-so): $(call objs,$(lib-src)) $(O)/.lib-src lib/libkvcache.map
 	$(call quiet,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-z,defs \
 		-Wl,--version-script=lib/libkvcache.map $(LDFLAGS_ALL) \
-		-o $@ $(filter %.o,$^) $(LDLIBS_LIB)
+		-o $@ $(filter %.o,$^) $(LDLIBS_TIERS) $(LDLIBS_LIB)
 	$(Q)ln -sf $(@F) $(O)/libkvcache.so
 
 $(common-a): $(call objs,$(common-src)) $(O)/.common-src
@@ -327,6 +337,7 @@ public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	lib/include/kvcache/seq.h:kvcache/seq.h \
 	lib/include/kvcache/batch.h:kvcache/batch.h \
 	lib/include/kvcache/save.h:kvcache/save.h \
+	lib/include/kvcache/tier.h:kvcache/tier.h \
 	lib/include/kvcache/broker.h:kvcache/broker.h \
 	lib/include/kvcache/uapi.h:kvcache/uapi.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
@@ -337,6 +348,8 @@ shared := $(if $(filter kvcache-exporter,$(tool-names)),\
 # libkvcache.pc can be moved where its folders are below the prefix.
 below-prefix = $(patsubst $(prefix)/%,$${prefix}/%,$1)
 fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
+	-e 's/@tiers@/$(if $(have-uring),$(comma) liburing)$(if \
+	$(have-hiredis),$(comma) hiredis)/' \
 	-e 's,@libdir@,$(call below-prefix,$(libdir)),' \
 	-e 's,@includedir@,$(call below-prefix,$(includedir)),'
 

@@ -193,6 +193,7 @@ void kvc_cache_destroy(struct kvc_cache *c)
 	free(c->slots);
 	free(c->index);
 	free(c->fresh);
+	free(c->tiers);
 	free(c);
 }
 

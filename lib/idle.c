@@ -89,6 +89,7 @@ int kvc_seq_idle(struct kvc_seq *s)
 	rc = kvc_seq_check(s);
 	if (rc)
 		return rc;
+	kvc_tiers_idle(s);
 	for (i = 0; i < c->l.ngroups; i++) {
 		struct kvc_chain *ch = &s->chain[i];
 
@@ -293,7 +294,7 @@ static bool serves(const struct kvc_seq *s, uint32_t group, uint32_t len)
 	       !kvc_chain_lacks(&s->c->l.group[group], ch, len);
 }
 
-int kvc_seq_wake(struct kvc_seq *s)
+int kvc_idle_wake(struct kvc_seq *s)
 {
 	struct kvc_cache *c = s->c;
 	uint32_t i, keep = 0, len;
@@ -319,6 +320,18 @@ int kvc_seq_wake(struct kvc_seq *s)
 			len = 0;
 	wake_up(s, len);
 	kvc_msg_restore(c->ctx, &msg);
+	return KVC_MIN(s->len, (uint32_t)INT32_MAX);
+}
+
+int kvc_seq_wake(struct kvc_seq *s)
+{
+	uint32_t was = s->len;
+	bool idle = s->idle;
+	int rc = kvc_idle_wake(s);
+
+	if (rc < 0 || !idle)
+		return rc;
+	kvc_tiers_load(s, s->tokens, was);
 	return KVC_MIN(s->len, (uint32_t)INT32_MAX);
 }
 

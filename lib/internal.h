@@ -7,7 +7,7 @@
  * (pages held and remembered), alloc.c (fresh ones), index.c (their tokens),
  * publish.c, prefix.c, window.c (pages that leave it), reserve.c, predict.c,
  * seq.c, static.c (pages that stay), fork.c, remove.c, idle.c, batch.c; save.c,
- * saved.c and restore.c (saved.h).
+ * saved.c and restore.c (saved.h); tier_*.c (tier.h).
  */
 #ifndef KVC_INTERNAL_H
 #define KVC_INTERNAL_H
@@ -227,6 +227,7 @@ void kvc_key_ends(const struct kvc_lgroup *g,
  * @shared: published, so immutable
  * @lost: revoked; its number may be another page's
  * @yielded: volatile: the backend may take it at any time
+ * @tiered: what kvc_tiers_losses() was when it was copied to the tiers, plus 1
  * @indexed: @parent, @key, @fill and @tokens are set, and index.c knows it
  * @fill: tokens that @key stands for
  * @parent: key of the prefix before the page
@@ -241,6 +242,7 @@ struct kvc_page {
 	bool lost;
 	bool yielded;
 	bool indexed;
+	uint64_t tiered;
 	uint32_t fill;
 	uint8_t parent[KVCACHE_KEY_LEN];
 	uint8_t key[KVCACHE_KEY_LEN];
@@ -274,6 +276,7 @@ static inline uint32_t kvc_page_number(uint64_t handle)
  * @live: sequences
  * @fresh: scratch of kvc_reserve()
  * @fresh_cap: room in @fresh
+ * @tiers: what is under the pool, or NULL
  * @st: counters
  */
 struct kvc_cache {
@@ -296,6 +299,7 @@ struct kvc_cache {
 	struct kvc_seq *live;
 	struct kvc_page **fresh;
 	uint32_t fresh_cap;
+	struct kvc_tiers *tiers;
 	struct kvc_stats st;
 };
 
@@ -594,6 +598,8 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 
 /* 0, or -EBUSY and why if it is idle. */
 int kvc_seq_awake(const struct kvc_seq *s);
+/* kvc_seq_wake() without what tiers have. */
+int kvc_idle_wake(struct kvc_seq *s);
 /* An idle sequence is to end, and nothing of it is wanted: wake it, empty. */
 void kvc_idle_drop(struct kvc_seq *s);
 
@@ -607,5 +613,20 @@ void kvc_seq_keys(struct kvc_seq *s, uint32_t group, uint32_t first);
  * is returned.
  */
 int kvc_publish(struct kvc_seq *s, uint32_t group, bool tail);
+
+/* ---- tier_seq.c: nothing is done where the cache has no tiers ----------- */
+
+/* Full page @i is published; @again: there was an equal one. */
+void kvc_tiers_published(struct kvc_seq *s, uint32_t group, uint32_t i,
+			 bool again);
+/* The pages that the sequence begins with were found in the pool. */
+void kvc_tiers_found(struct kvc_seq *s);
+/* Nobody reads the sequence for a while: pages copied. */
+uint32_t kvc_tiers_idle(struct kvc_seq *s);
+/*
+ * Bring in what follows the sequence of the first @n of @tokens: whole pages,
+ * and the page in which exactly @n end. That it cannot be is no error.
+ */
+void kvc_tiers_load(struct kvc_seq *s, const uint32_t *tokens, uint32_t n);
 
 #endif /* KVC_INTERNAL_H */

@@ -87,8 +87,9 @@ static void settle(struct kvc_seq *s, uint32_t group, uint32_t i,
 		   const struct kvcache_publish_page *pp)
 {
 	struct kvc_page *p = s->chain[group].pages[i];
+	bool again = pp->out_handle != pp->handle;
 
-	if (pp->out_handle != pp->handle) {
+	if (again) {
 		exchange(s, group, i, pp->out_handle);
 	} else {
 		p->shared = true;
@@ -98,6 +99,7 @@ static void settle(struct kvc_seq *s, uint32_t group, uint32_t i,
 			kvc_index_del(s->c, p);
 	}
 	remember(s, group, i, &pp->keys[pp->nr_keys - 1]);
+	kvc_tiers_published(s, group, i, again);
 }
 
 /* Does this page go to the commons? Only if all of it may. */

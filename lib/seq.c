@@ -97,7 +97,7 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags)
 	if (s->batch)
 		kvc_batch_abort(s->batch);
 	/* What survived of it can be published. */
-	if (s->idle && ((flags & KVC_SEQ_DISCARD) || kvc_seq_wake(s) < 0))
+	if (s->idle && ((flags & KVC_SEQ_DISCARD) || kvc_idle_wake(s) < 0))
 		kvc_idle_drop(s);
 	kvc_lost_poll(ctx);
 	if (kvc_seq_stale(s))
@@ -225,6 +225,7 @@ static int take_match(struct kvc_seq *s, struct kvc_match *m,
 	for (i = 0; i < c->l.ngroups; i++)
 		remember_found(s, i, &m[i]);
 	kvc_seq_slide(s);
+	kvc_tiers_found(s);
 	c->st.reused_tokens += s->len;
 	c->st.copied_tokens += most;
 	return 0;
@@ -325,6 +326,7 @@ int kvc_seq_prefix(struct kvc_seq *s, const uint32_t *tokens, uint32_t n)
 	rc = rc ? rc : err;
 	if (rc)
 		return rc == -ENOMEM ? kvc_nomem(c->ctx) : rc;
+	kvc_tiers_load(s, tokens, n - 1);
 	/* No room for a copy is not a failure. */
 	kvc_msg_restore(c->ctx, &msg);
 	return s->len;

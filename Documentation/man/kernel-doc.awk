@@ -160,8 +160,8 @@ function describe(    i, first, name, about, args, last, text, at, word)
 	name = about
 	sub(/ - .*/, "", name)
 	sub(/^.* - /, "", about)
-	is_struct = name ~ /^struct /
-	sub(/^struct /, "", name)
+	is_struct = name ~ /^(struct|enum) /
+	sub(/^(struct|enum) /, "", name)
 	sub(/\(\)$/, "", name)
 	args = ""
 	for (; i <= n && said[i] ~ /^@/; ) {

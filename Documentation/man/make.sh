@@ -32,7 +32,8 @@ awk -f "$here/kernel-doc.awk" -v dir="$out/scd" -v section=3 -v prefix=kvc_ \
 	-v header=kvcache/kvcache.h -v about_all='libkvcache: ' \
 	-v see="$library" \
 	"$include/kvcache.h" "$include/seq.h" "$include/batch.h" \
-	"$include/save.h" >"$out/aliases"
+	"$include/save.h" \
+	"$include/tier.h" >"$out/aliases"
 awk -f "$here/kernel-doc.awk" -v dir="$out/scd" -v section=4 \
 	-v group=kvcache_ioctl -v title='commands of /dev/kvcache' \
 	-v header=linux/kvcache.h -v see='*kvcache*(4), *kvcache*(7)' \

@@ -123,7 +123,8 @@ all_exported()
 {
 	grep -h -v '^ \*' lib/include/kvcache/kvcache.h \
 		lib/include/kvcache/seq.h lib/include/kvcache/batch.h \
-		lib/include/kvcache/save.h |
+		lib/include/kvcache/save.h \
+		lib/include/kvcache/tier.h |
 		grep -o '\<kvc_[a-z0-9_]*(' | tr -d '(' |
 		sort -u >"$tmp/declared"
 	nm -D --defined-only "$at/lib/libkvcache.so" |

@@ -40,12 +40,14 @@ compiler linux/kvcache.h g++ c++ c++98 c++11 c++14 c++17 c++20
 compiler linux/kvcache.h clang++ c++ c++98 c++11 c++20
 
 extra=-Wc++-compat
-for h in kvcache/kvcache.h kvcache/seq.h kvcache/batch.h kvcache/save.h kvattn.h; do
+for h in kvcache/kvcache.h kvcache/seq.h kvcache/batch.h kvcache/save.h \
+	kvcache/tier.h kvattn.h; do
 	compiler $h gcc c c99 c11 c2x
 	compiler $h clang c c99 c2x
 done
 extra=
-for h in kvcache/kvcache.h kvcache/seq.h kvcache/batch.h kvcache/save.h kvattn.h; do
+for h in kvcache/kvcache.h kvcache/seq.h kvcache/batch.h kvcache/save.h \
+	kvcache/tier.h kvattn.h; do
 	compiler $h g++ c++ c++11 c++20
 	compiler $h clang++ c++ c++11 c++20
 done

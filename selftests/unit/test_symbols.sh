@@ -11,7 +11,8 @@ include=lib/include/kvcache
 # bodies removed, a name before a parenthesis.
 sed 's,/\*.*\*/,,; /\/\*/,/\*\//d; /^#/d; /\\$/d; /extern "C"/d' \
 		$include/kvcache.h $include/seq.h $include/batch.h \
-		$include/save.h |
+		$include/save.h \
+		$include/tier.h |
 	awk '/{/ { depth++ } !depth { print } /}/ && depth { depth-- }' |
 	sed -n 's/.*\<\(kvc_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$tmp/declared"
 sed -n 's/^\t\(kvc_[a-z0-9_]*\);$/\1/p' lib/libkvcache.map | sort >"$tmp/listed"

@@ -515,5 +515,6 @@ int kvc_predict(struct kvc_cache *c, const struct kvc_seq *seq,
 #include <kvcache/seq.h>
 #include <kvcache/batch.h>
 #include <kvcache/save.h>
+#include <kvcache/tier.h>
 
 #endif /* KVCACHE_KVCACHE_H */

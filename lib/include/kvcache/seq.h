@@ -85,7 +85,9 @@ void kvc_seq_free(struct kvc_seq *s, uint32_t flags);
  * slots are zeros. A published page that holds exactly the rows wanted is shared,
  * and copied when it is written to; where the rest of the prompt would not fit
  * beside it, it is copied now, which lets go of it. Without room for a copy only
- * whole pages are taken: what fits from scratch fits with what is reused.
+ * whole pages are taken: what fits from scratch fits with what is reused. What
+ * comes next and is not in the pool is brought in from the cache's tiers, if it
+ * has any.
  *
  * Reserved pages stay for the rest of the prompt, and those that it does not
  * take go back. So who cannot have all pages now waits in kvc_seq_reserve() for
@@ -215,10 +217,10 @@ int kvc_seq_idle(struct kvc_seq *s);
  * @s: the sequence
  *
  * Takes back what is still there, up to the first page that is not; the
- * sequence is truncated to that, and takes no page for the rest: append those
- * tokens again. Where a group has a window, and pages of any are gone, that is
- * mostly 0: what was before the window is not kept. One that is not idle stays
- * as it is.
+ * sequence is truncated to that, and takes no page for the rest, unless a tier
+ * has it (kvc_cache_tier()): append those tokens again. Where a group has a
+ * window, and pages of any are gone, that is mostly 0: what was before the window
+ * is not kept. One that is not idle stays as it is.
  * Return: tokens that survived, which is its length now; or -errno, and it is
  * idle still: -ENOMEM, or what the backend says.
  */

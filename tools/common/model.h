@@ -151,6 +151,9 @@ void model_cache(const struct model_info *info, uint32_t k_type,
 		 uint32_t v_type, const uint8_t *id,
 		 struct model_groups *groups, struct kvc_model *out);
 
+/* How the keys of each of these groups are rotated, for kvc_seq_remove(). */
+void model_rotation(const struct model *m, struct kvc_rotation rot[2]);
+
 /**
  * model_forward() - one step of a batch
  * @m: the model

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model_file.h"
+#include "model_priv.h"
 
 #define HEAD_DIM_MAX 256	/* of the attention kernels */
 
@@ -364,4 +365,28 @@ void model_cache(const struct model_info *info, uint32_t k_type,
 		memset(groups->layer_group, 0, sizeof(groups->layer_group));
 	if (id)
 		memcpy(out->id, id, sizeof(out->id));
+}
+
+void model_rotation(const struct model *m, struct kvc_rotation rot[2])
+{
+	const struct model_info *info = &m->info;
+	const struct kvc_rotation all = {
+		.kind = info->rope_kind,
+		.rot_dim = m->rot_dim,
+		.base = info->rope_base,
+		.scale = info->rope_scale,
+		.factors = m->rope_factors,
+	};
+	const struct kvc_rotation local = {
+		.kind = info->rope_kind,
+		.rot_dim = m->rot_dim,
+		.base = info->window_base,
+		.scale = 1,
+	};
+
+	rot[0] = all;
+	rot[1] = local;
+	/* One group, all of whose layers have windows. */
+	if (info->window && info->period > info->nlayers)
+		rot[0] = local;
 }

@@ -52,10 +52,10 @@ static bool held(const struct sched *s, const struct conv *c, uint32_t cached)
 static uint32_t growth(const struct sched *s, const struct conv *c,
 		       uint64_t now)
 {
-	uint32_t left = conv_left(c, s->e);
+	uint32_t more = conv_ahead(c, s->e);
 	struct kvc_room room;
 
-	if (left < 2 || c->whole || sched_predict(s, c, left - 1, &room))
+	if (!more || c->whole || sched_predict(s, c, more, &room))
 		return 0;
 	return room.new_pages > now;
 }
@@ -107,7 +107,7 @@ static void start(struct sched *s, struct conv *c)
 
 	if (!c->started) {
 		c->started = now();
-		c->reused = len;
+		c->reused = len + c->gone.n;
 		if (c->check && c->slept)
 			check_back(c->check, c->seq);
 		else if (c->check)

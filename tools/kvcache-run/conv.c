@@ -25,6 +25,7 @@ struct conv *conv_create(char *name, const struct sampling *sampling,
 	struct conv *c = xcalloc(1, sizeof(*c));
 
 	c->name = name;
+	c->sampling = *sampling;
 	c->max_new = sampling->max_new;
 	c->max_new_key = sampling->max_new_key;
 	/* What the options may be has been checked. */
@@ -39,6 +40,11 @@ void conv_free(struct conv *c)
 	check_free(c->check);
 	sampler_destroy(c->sampler);
 	text_free(&c->text);
+	while (c->nbeams)
+		ids_free(&c->beams[--c->nbeams].ids);
+	free(c->beams);
+	free(c->kids);
+	ids_free(&c->gone);
 	ids_free(&c->ids);
 	free(c->name);
 	free(c);
@@ -46,7 +52,7 @@ void conv_free(struct conv *c)
 
 void conv_begin(struct conv *c)
 {
-	c->nprompt = c->ids.n;
+	c->nprompt = c->ids.n + c->gone.n;
 	c->state = CONV_WAITING;
 	c->finish = FINISH_NONE;
 	c->shown = 0;
@@ -64,7 +70,7 @@ void conv_begin(struct conv *c)
 
 uint32_t conv_generated(const struct conv *c)
 {
-	return c->ids.n - c->nprompt;
+	return c->ids.n + c->gone.n - c->nprompt;
 }
 
 uint32_t conv_left(const struct conv *c, const struct engine *e)
@@ -72,7 +78,25 @@ uint32_t conv_left(const struct conv *c, const struct engine *e)
 	uint32_t room = e->ctx_len > c->ids.n ? e->ctx_len - c->ids.n : 0;
 	uint32_t left = c->max_new - conv_generated(c);
 
+	/* There is always room, once something is forgotten. */
+	if (c->max_new && e->opts->shift)
+		return left;
 	return c->max_new && left < room ? left : room;
+}
+
+uint32_t conv_ahead(const struct conv *c, const struct engine *e)
+{
+	uint32_t room = e->ctx_len > c->ids.n ? e->ctx_len - c->ids.n : 0;
+	uint32_t left = conv_left(c, e);
+
+	/* The last token is never stored. */
+	left -= !!left;
+	return left < room ? left : room;
+}
+
+uint32_t conv_stored(const struct conv *c, const struct engine *e)
+{
+	return c->ids.n < e->ctx_len ? c->ids.n : e->ctx_len;
 }
 
 uint32_t conv_todo(const struct conv *c)
@@ -86,11 +110,22 @@ int conv_no_numbers(const struct conv *c)
 			c->name);
 }
 
-int conv_sample(struct conv *c, const struct engine *e, const float *logits)
+void conv_push(struct conv *c, const struct engine *e, uint32_t id)
 {
 	const char *piece;
-	uint32_t id;
 	size_t len;
+
+	ids_push(&c->ids, id);
+	if (!e->tok || tokenizer_is_special(e->tok, id))
+		return;
+	piece = tokenizer_piece(e->tok, id, &len);
+	if (piece)
+		text_add(&c->text, piece, len);
+}
+
+int conv_sample(struct conv *c, const struct engine *e, const float *logits)
+{
+	uint32_t id;
 
 	if (!sample_finite(logits, e->info.vocab)) {
 		c->finish = FINISH_FAILED;
@@ -100,12 +135,7 @@ int conv_sample(struct conv *c, const struct engine *e, const float *logits)
 	c->last = now();
 	if (!conv_generated(c))
 		c->first = c->last;
-	ids_push(&c->ids, id);
-	if (e->tok && !tokenizer_is_special(e->tok, id)) {
-		piece = tokenizer_piece(e->tok, id, &len);
-		if (piece)
-			text_add(&c->text, piece, len);
-	}
+	conv_push(c, e, id);
 	if (e->tok && !e->opts->ignore_end && tokenizer_is_end(e->tok, id))
 		c->finish = FINISH_STOP;
 	else if (!conv_left(c, e))

@@ -36,6 +36,18 @@ enum finish {
 };
 
 /**
+ * struct hyp - a text that a beam search found
+ * @ids: what follows the prompt
+ * @logprob: its log-probability
+ * @score: that, for a token of it
+ */
+struct hyp {
+	struct ids ids;
+	double logprob;
+	double score;
+};
+
+/**
  * struct conv - one conversation, or one turn of it
  * @name: its number or the id that its request gives
  * @arrival: its place in the order of arrival
@@ -45,6 +57,7 @@ enum finish {
  * @common: of @ids, those that the commons may have: the system message that
  *          all conversations begin with
  * @nprompt: of @ids, those that were given in this turn and before
+ * @sampling: as it was asked for
  * @max_new: tokens to generate at most in a turn, 0 for no such limit
  * @max_new_key: see struct sampling
  * @sampler: how to choose tokens
@@ -58,6 +71,19 @@ enum finish {
  * @seq: its pages, or NULL
  * @text: what it has generated in this turn
  * @shown: bytes of @text that were printed
+ * @kids: [@nkids] further samples of it, which begin where it has its first
+ *        token
+ * @nkids: their number
+ * @kid_of: it is one of those of that conversation, or NULL
+ * @gone: ids that it forgot to make room, in their order
+ * @shifts: times that it did
+ * @guess: [@nguess] tokens that may follow its last one
+ * @nguess: their number
+ * @guessed: guesses looked at
+ * @right: of these, those that were right
+ * @beams: [@nbeams] what a search found, the best first
+ * @nbeams: their number
+ * @rows: positions that the search computed
  * @check: what --verify keeps, or NULL
  * @reused: tokens that it did not have to compute when it began
  * @recomputed: positions computed again after preemption
@@ -77,6 +103,7 @@ struct conv {
 	struct ids ids;
 	uint32_t common;
 	uint32_t nprompt;
+	struct sampling sampling;
 	uint32_t max_new;
 	const char *max_new_key;
 	struct sampler *sampler;
@@ -89,6 +116,18 @@ struct conv {
 	struct kvc_seq *seq;
 	struct text text;
 	size_t shown;
+	struct conv **kids;
+	unsigned int nkids;
+	struct conv *kid_of;
+	struct ids gone;
+	uint32_t shifts;
+	uint32_t guess[1 + MAX_GUESSES];
+	uint32_t nguess;
+	uint64_t guessed;
+	uint64_t right;
+	struct hyp *beams;
+	unsigned int nbeams;
+	uint64_t rows;
 	struct check *check;
 	uint32_t reused;
 	uint32_t recomputed;
@@ -113,6 +152,13 @@ void conv_begin(struct conv *c);
 uint32_t conv_generated(const struct conv *c);
 /* Tokens that this turn may still generate. */
 uint32_t conv_left(const struct conv *c, const struct engine *e);
+/* Of those, the ones that there will be keys and values of, beside what there
+ * is now, at a time. */
+uint32_t conv_ahead(const struct conv *c, const struct engine *e);
+/* Tokens of it that there are pages for at a time. */
+uint32_t conv_stored(const struct conv *c, const struct engine *e);
+/* One more token, and its text. */
+void conv_push(struct conv *c, const struct engine *e, uint32_t id);
 /* Positions without keys and values: what the next steps compute. */
 uint32_t conv_todo(const struct conv *c);
 

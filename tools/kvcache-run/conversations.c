@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "beams.h"
 #include "conv.h"
 #include "interrupt.h"
 #include "plain.h"
@@ -25,7 +26,8 @@ static void ended(void *arg, struct conv *c)
 /* It can never fit: it ends here. */
 static bool refused(struct run *r, struct conv *c)
 {
-	if (r->opts.no_cache || room_possible(&r->engine, c))
+	if (c->kid_of ? c->kid_of->state != CONV_DONE :
+	    r->opts.no_cache || room_possible(&r->engine, c))
 		return false;
 	c->state = CONV_DONE;
 	c->finish = FINISH_REFUSED;
@@ -43,10 +45,57 @@ static int begin(struct run *r, struct conv *c)
 	if (r->opts.no_cache) {
 		ret = plain_run(&r->engine, &r->emit, r->timing, c);
 		ended(r, c);
-	} else {
+	} else if (r->opts.beams) {
+		r->sched.hooks = NULL;
+		ret = beams_run(&r->sched, c);
+		ended(r, c);
+	} else if (!c->kid_of) {
 		sched_add(&r->sched, c);
 	}
 	return ret;
+}
+
+/* What each sample is: the same prompt, and another seed. */
+static struct conv *sample(struct run *r, struct conv *c, unsigned int i)
+{
+	struct sampling s = c->sampling;
+	struct conv *kid;
+	uint32_t k;
+
+	s.seed += i;
+	kid = conv_create(xasprintf("%s#%u", c->name, i + 1), &s, &r->engine);
+	for (k = 0; k < c->ids.n; k++)
+		ids_push(&kid->ids, c->ids.v[k]);
+	kid->common = c->common;
+	if (r->opts.no_share)
+		return kid;
+	c->kids[c->nkids++] = kid;
+	kid->kid_of = c;
+	return kid;
+}
+
+/* Each conversation is followed by its samples. */
+static void add_samples(struct run *r)
+{
+	unsigned int n = r->opts.samples, i, k;
+	struct input_list all = { 0 };
+	struct conv *c;
+	char *name;
+
+	for (i = 0; i < r->inputs.n; i++) {
+		c = r->inputs.v[i];
+		c->kids = xcalloc(n, sizeof(*c->kids));
+		input_add(&all, c);
+		for (k = 1; k < n; k++)
+			input_add(&all, sample(r, c, k));
+		name = c->name;
+		c->name = xasprintf("%s#1", name);
+		free(name);
+	}
+	free(r->inputs.v);
+	r->inputs.v = all.v;
+	r->inputs.n = all.n;
+	r->inputs.arrivals = all.arrivals;
 }
 
 /* What has come on standard input. 1 there may be more, 0 no more, or -1. */
@@ -128,6 +177,8 @@ int run_conversations(struct run *r)
 	unsigned int i, n;
 	int ret = 0;
 
+	if (r->opts.samples > 1)
+		add_samples(r);
 	/* Until the feed begins, all stay in their place. */
 	l->live = false;
 	n = possible(r);

@@ -40,6 +40,9 @@ int engine_open(struct engine *e, const struct options *opts)
 	if (e->ctx_len > e->info.context)
 		return complain("--ctx %u: the model was made for %u tokens: give no more",
 				opts->ctx, e->info.context);
+	if (opts->shift && opts->keep > e->ctx_len / 2)
+		return complain("--keep %u: more than half of a context of %u tokens: give less",
+				opts->keep, e->ctx_len);
 	return 0;
 }
 
@@ -180,7 +183,7 @@ int engine_pool(struct engine *e)
 	struct kvc_cache_opts copts = {
 		.sz = sizeof(copts),
 		.threads = o->threads,
-		.no_reuse = o->no_reuse,
+		.no_reuse = o->no_reuse || o->no_share,
 		.isa = o->isa,
 		.step = o->chunk,
 		.keep_all = o->keep_window,

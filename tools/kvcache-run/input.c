@@ -207,7 +207,9 @@ int input_turn(const struct engine *e, const struct input_list *l,
 		c->common = c->ids.n;
 	if (!ret)
 		ret = input_user(e, &c->ids, text, len, "turn");
-	if (!ret)
+	/* Of what was said before, something can be forgotten. */
+	if (!ret && !(before && e->opts->shift &&
+		      c->ids.n - before < e->ctx_len))
 		ret = input_check(e, c, "turn");
 	if (ret)
 		c->ids.n = before;

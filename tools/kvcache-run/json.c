@@ -67,6 +67,40 @@ static json_t *score(const struct score *s)
 			 "seconds", s->secs);
 }
 
+static json_t *beams(const struct result *v)
+{
+	json_t *list = json_array();
+	unsigned int i;
+
+	for (i = 0; i < v->nbeams; i++)
+		json_array_append_new(list, json_pack(
+			"{s:f, s:f, s:o}",
+			"score", v->beams[i].score,
+			"logprob", v->beams[i].logprob,
+			"ids", id_list(v->beams[i].ids.v,
+				       v->beams[i].ids.n)));
+	return list;
+}
+
+/* What only some options make of a conversation. */
+static void ways(const struct report *r, const struct result *v, json_t *o)
+{
+	const struct options *opts = r->e->opts;
+
+	if (opts->shift)
+		json_object_update_new(o, json_pack(
+			"{s:I, s:I}", "forgotten_tokens",
+			(json_int_t)v->forgot, "context_shifts",
+			(json_int_t)v->shifts));
+	if (opts->speculate)
+		json_object_update_new(o, json_pack(
+			"{s:I, s:I}", "guessed_tokens",
+			(json_int_t)v->guessed, "right_tokens",
+			(json_int_t)v->right));
+	if (opts->beams)
+		json_object_set_new(o, "beams", beams(v));
+}
+
 static json_t *result(const struct report *r, const struct result *v)
 {
 	json_t *o;
@@ -100,6 +134,7 @@ static json_t *result(const struct report *r, const struct result *v)
 	if (r->e->info.window)
 		json_object_set_new(o, "window_pages",
 				    json_integer(v->window_pages));
+	ways(r, v, o);
 	if (v->verdict.bound > 0)
 		json_object_set_new(o, "verify", verdict(&v->verdict));
 	return o;
@@ -141,15 +176,17 @@ static json_t *totals(const struct report *r)
 	const struct sched *s = r->sched;
 	uint64_t reused = 0, generated = 0, prompt = 0;
 	uint64_t held, cached, allocs;
+	struct kvc_stats st;
 	unsigned int i;
 
+	kvc_cache_stats(r->e->cache, &st);
 	for (i = 0; i < r->n; i++) {
 		prompt += r->v[i].prompt;
 		reused += r->v[i].reused;
 		generated += r->v[i].generated;
 	}
 	engine_pages(r->e, &held, &cached, &allocs);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}",
 			 "prompt_tokens", (json_int_t)prompt,
 			 "reused_tokens", (json_int_t)reused,
 			 "generated_tokens", (json_int_t)generated,
@@ -160,6 +197,9 @@ static json_t *totals(const struct report *r)
 			 "counters_ok", report_counters_ok(r),
 			 "steps", (json_int_t)(s ? s->steps : 0),
 			 "pages_peak", (json_int_t)(s ? s->peak_pages : 0),
+			 "pages_shared", (json_int_t)(s ? s->share_held : 0),
+			 "pages_unshared", (json_int_t)(s ? s->share_sum : 0),
+			 "pages_copied", (json_int_t)st.pages_copied,
 			 "pages_held", (json_int_t)held,
 			 "pages_cached", (json_int_t)cached,
 			 "pages_common", (json_int_t)r->common,

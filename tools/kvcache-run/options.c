@@ -42,6 +42,8 @@ static const char help[] =
 "      --min-p P          of the tokens with P of the likeliest one's chance (0)\n"
 "      --seed N           of the random numbers (0)\n"
 "      --ignore-end       go on after a token that ends the text\n"
+"      --samples N        N texts of each conversation, with seeds from --seed on\n"
+"      --beams N          the likeliest text that a search with N beams finds\n"
 "  -q, --quiet            do not stream the text\n"
 "      --json[=FILE]      results as JSON, to FILE or instead of everything else\n"
 "      --jsonl[=FILE]     the result of each conversation, as it ends, on a line\n"
@@ -65,7 +67,12 @@ static const char help[] =
 "                         stop ends it\n"
 "      --wait SECONDS     how long to wait for pages that other processes hold\n"
 "                         (as long as it takes; 0: not at all)\n"
+"      --keep N           when the context is full, forget half of it, but not\n"
+"                         the first N tokens, and go on\n"
+"      --static           a conversation's pages all at once, and no other later\n"
 "      --no-reuse         share nothing and find nothing\n"
+"      --no-share         samples and beams each in pages of their own, to\n"
+"                         compare with\n"
 "      --keep-window      keep pages that have left a window, to compare with\n"
 "      --no-cache         compute everything anew for each token; holds no page\n"
 "\n"
@@ -73,6 +80,8 @@ static const char help[] =
 "      --weights TYPE     auto (default), f32 (exact), bf16\n"
 "      --chunk N          prompt tokens in one step (512)\n"
 "      --parallel N       conversations that run at once (16)\n"
+"      --speculate[=N]    guess up to N tokens (8) that follow what the text has\n"
+"                         had before, and look at all of them in one step\n"
 "      --threads N        threads (one a CPU)\n"
 "      --isa NAME         kernels: scalar, avx2, avx512 (the best)\n"
 "\n"
@@ -98,6 +107,8 @@ enum {
 	OPT_NO_REUSE, OPT_NO_CACHE, OPT_WEIGHTS, OPT_CHUNK, OPT_PARALLEL,
 	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE, OPT_JSONL, OPT_WAIT,
 	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH, OPT_KEEP_WINDOW,
+	OPT_SAMPLES, OPT_BEAMS, OPT_NO_SHARE, OPT_SPECULATE, OPT_KEEP,
+	OPT_STATIC,
 };
 
 static const struct option longopts[] = {
@@ -137,6 +148,12 @@ static const struct option longopts[] = {
 	{ "no-reuse", no_argument, NULL, OPT_NO_REUSE },
 	{ "keep-window", no_argument, NULL, OPT_KEEP_WINDOW },
 	{ "no-cache", no_argument, NULL, OPT_NO_CACHE },
+	{ "samples", required_argument, NULL, OPT_SAMPLES },
+	{ "beams", required_argument, NULL, OPT_BEAMS },
+	{ "no-share", no_argument, NULL, OPT_NO_SHARE },
+	{ "speculate", optional_argument, NULL, OPT_SPECULATE },
+	{ "keep", required_argument, NULL, OPT_KEEP },
+	{ "static", no_argument, NULL, OPT_STATIC },
 	{ "weights", required_argument, NULL, OPT_WEIGHTS },
 	{ "chunk", required_argument, NULL, OPT_CHUNK },
 	{ "parallel", required_argument, NULL, OPT_PARALLEL },
@@ -273,6 +290,17 @@ static int set_number(struct options *o, int opt, const char *arg)
 	case OPT_THREADS:
 		return number32("--threads", arg, 1, MAX_THREADS,
 				&o->threads);
+	case OPT_SAMPLES:
+		return number32("--samples", arg, 1, MAX_SAMPLES, &o->samples);
+	case OPT_BEAMS:
+		return number32("--beams", arg, 2, MAX_BEAMS, &o->beams);
+	case OPT_SPECULATE:
+		o->speculate = 8;
+		return arg ? number32("--speculate", arg, 1, MAX_GUESSES,
+				      &o->speculate) : 0;
+	case OPT_KEEP:
+		o->shift = true;
+		return number32("--keep", arg, 0, COUNT_MAX, &o->keep);
 	case OPT_EPOCH:
 		return number("--epoch", arg, 0, UINT64_MAX, &o->epoch);
 	case OPT_WAIT:
@@ -338,6 +366,12 @@ static int set(struct options *o, int opt, const char *arg)
 		break;
 	case OPT_KEEP_WINDOW:
 		o->keep_window = true;
+		break;
+	case OPT_NO_SHARE:
+		o->no_share = true;
+		break;
+	case OPT_STATIC:
+		o->fixed = true;
 		break;
 	case OPT_NO_CACHE:
 		o->no_cache = true;
@@ -422,6 +456,39 @@ static const char *reader(const struct options *o, unsigned int nth)
 	return o->chat && !nth ? "--chat" : NULL;
 }
 
+/* How texts are generated: what does not go together. */
+static int check_ways(const struct options *o)
+{
+	const char *way = o->beams ? "--beams" :
+			  o->samples > 1 ? "--samples" :
+			  o->speculate ? "--speculate" :
+			  o->shift ? "--keep" : o->fixed ? "--static" : NULL;
+	unsigned int i;
+
+	if (way && (o->no_cache || o->score))
+		return complain("%s: is about pages, and %s holds none: leave one of them out",
+				way, o->score ? "--score" : "--no-cache");
+	if (o->beams && (o->samples > 1 || o->speculate || o->shift ||
+			 o->fixed || o->chat || o->verify))
+		return complain("--beams: leave out --samples, --speculate, --keep, --static, --chat and --verify");
+	if (o->beams && o->sampling.temp > 0)
+		return complain("--beams: looks for the likeliest text: leave out --temp");
+	if (o->samples > 1 && (o->chat || o->fixed))
+		return complain("--samples: leave out --chat and --static");
+	if (o->no_share && !o->beams && o->samples < 2)
+		return complain("--no-share: give --samples or --beams too");
+	if (o->shift && (o->verify || o->fixed))
+		return complain("--keep: leave out --verify and --static");
+	if (o->shift && !o->sampling.max_new)
+		return complain("--keep: -n 0 would never end: give a number");
+	for (i = 0; (o->beams || o->samples > 1) && i < o->ninputs; i++)
+		if (o->inputs[i].kind == INPUT_REQUESTS &&
+		    !strcmp(o->inputs[i].value, "-"))
+			return complain("--requests -: give a file with %s",
+					way);
+	return 0;
+}
+
 /* Options that contradict each other, and what is missing. */
 static int check(const struct options *o)
 {
@@ -452,7 +519,7 @@ static int check(const struct options *o)
 	if (o->verify && o->weights != MODEL_WEIGHTS_F32)
 		return complain("--weights %s: the bounds of --verify are for f32: leave it out",
 				weights_name(o->weights));
-	if (check_page_size(o->page_size) || check_isa("--isa", o->isa))
+	if (check_ways(o) || check_page_size(o->page_size) || check_isa("--isa", o->isa))
 		return -1;
 	return check_isa("KVATTN_ISA", getenv("KVATTN_ISA"));
 }
@@ -468,6 +535,7 @@ int options_parse(int argc, char **argv, struct options *o)
 		.v_type = KVA_F16,
 		.chunk = 512,
 		.parallel = 16,
+		.samples = 1,
 		.wait_s = -1,
 	};
 	while ((opt = getopt_long(argc, argv, "m:p:f:n:qhV", longopts,

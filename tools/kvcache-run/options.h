@@ -19,6 +19,11 @@
 /* kva_threads_create() makes no more. */
 #define MAX_THREADS	1024
 
+/* Logits of a whole step are held at once. */
+#define MAX_SAMPLES	1024
+#define MAX_BEAMS	64
+#define MAX_GUESSES	64
+
 /* No token at all is left with 0. */
 #define MIN_TOP_P	1e-6
 
@@ -71,6 +76,13 @@ struct options {
 	bool no_cache;
 	bool no_reuse;
 	bool keep_window;
+	uint32_t samples;		/* of each conversation, 1 */
+	uint32_t beams;			/* 0: no beam search */
+	bool no_share;
+	uint32_t speculate;		/* tokens to guess, 0 none */
+	bool shift;			/* --keep is given */
+	uint32_t keep;
+	bool fixed;			/* --static */
 	bool verify;
 	bool score;
 	bool quiet;

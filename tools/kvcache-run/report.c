@@ -15,7 +15,22 @@
 #include "sched.h"
 #include "util.h"
 
-struct result *report_add(struct report *r, const struct conv *c, char *name)
+/* All that it ever had: what it forgot lies behind what it keeps. */
+static void take_ids(const struct report *r, const struct conv *c,
+		     struct result *res)
+{
+	uint32_t keep = c->gone.n ? r->e->opts->keep : 0;
+
+	res->ids = xcalloc(c->ids.n + c->gone.n, sizeof(*res->ids));
+	memcpy(res->ids, c->ids.v, keep * sizeof(*res->ids));
+	if (c->gone.n)
+		memcpy(res->ids + keep, c->gone.v,
+		       c->gone.n * sizeof(*res->ids));
+	memcpy(res->ids + keep + c->gone.n, c->ids.v + keep,
+	       (c->ids.n - keep) * sizeof(*res->ids));
+}
+
+struct result *report_add(struct report *r, struct conv *c, char *name)
 {
 	struct result *res;
 
@@ -33,7 +48,18 @@ struct result *report_add(struct report *r, const struct conv *c, char *name)
 		.preempted = c->preempted,
 		.pages = c->pages,
 		.window_pages = c->window_pages,
+		.forgot = c->gone.n,
+		.shifts = c->shifts,
+		.guessed = c->guessed,
+		.right = c->right,
+		.rows = c->rows,
+		.beams = c->beams,
+		.nbeams = c->nbeams,
 	};
+	c->beams = NULL;
+	c->nbeams = 0;
+	c->guessed = 0;
+	c->right = 0;
 	if (c->started)
 		res->wait_s = c->started - c->arrived;
 	if (res->generated) {
@@ -44,8 +70,7 @@ struct result *report_add(struct report *r, const struct conv *c, char *name)
 	res->text_len = c->text.done;
 	res->text = xrealloc(NULL, res->text_len, 1);
 	memcpy(res->text, c->text.s ? c->text.s : "", res->text_len);
-	res->ids = xcalloc(c->ids.n, sizeof(*res->ids));
-	memcpy(res->ids, c->ids.v, c->ids.n * sizeof(*res->ids));
+	take_ids(r, c, res);
 	return res;
 }
 
@@ -75,6 +100,10 @@ static uint64_t expected(const struct report *r)
 	for (i = 0; i < r->n; i++) {
 		const struct result *v = &r->v[i];
 
+		if (v->rows) {
+			sum += v->rows;
+			continue;
+		}
 		if (!v->generated)
 			continue;
 		if (r->e->opts->no_cache)
@@ -101,12 +130,24 @@ void report_count(struct report *r)
 	r->common = st.pages_common;
 }
 
+/* They were computed, and do not count. */
+static uint64_t wrong_guesses(const struct report *r)
+{
+	uint64_t wrong = 0;
+	unsigned int i;
+
+	for (i = 0; i < r->n; i++)
+		wrong += r->v[i].guessed - r->v[i].right;
+	return wrong;
+}
+
 bool report_counters_ok(const struct report *r)
 {
 	uint64_t stored = r->e->opts->no_cache ? 0 : r->expected;
+	uint64_t wrong = wrong_guesses(r);
 
-	return r->forwarded == r->expected && r->appended == stored &&
-	       r->committed == stored;
+	return r->forwarded == r->expected + wrong &&
+	       r->appended == stored + wrong && r->committed == stored;
 }
 
 bool report_any(const struct report *r, enum finish f)
@@ -126,6 +167,9 @@ void report_free(struct report *r)
 	for (i = 0; i < r->n; i++) {
 		free(r->v[i].name);
 		free(r->v[i].text);
+		while (r->v[i].nbeams)
+			ids_free(&r->v[i].beams[--r->v[i].nbeams].ids);
+		free(r->v[i].beams);
 		free(r->v[i].ids);
 		free(r->v[i].score.logprob);
 		free(r->v[i].verdict.diffs);
@@ -186,10 +230,42 @@ static void totals(const struct report *r, FILE *f)
 
 static void counters(const struct report *r, FILE *f)
 {
+	char guesses[64] = "";
+
+	if (wrong_guesses(r))
+		snprintf(guesses, sizeof(guesses),
+			 " and %" PRIu64 " of wrong guesses",
+			 wrong_guesses(r));
 	fprintf(f, "%" PRIu64 " positions went through the layers and %" PRIu64
-		" were stored, %" PRIu64 " expected: %s\n", r->forwarded,
-		r->appended, r->expected,
+		" were stored, %" PRIu64 " expected%s: %s\n", r->forwarded,
+		r->appended, r->expected, guesses,
 		report_counters_ok(r) ? "each once" : "WRONG");
+}
+
+/* What became of a text beside its being written. */
+static void ways(const struct report *r, FILE *f, const struct result *v)
+{
+	unsigned int i;
+
+	if (v->shifts)
+		fprintf(f, "%s: forgot %u tokens in %u shifts of a context of %u: the model knows nothing of what was said there\n",
+			v->name, v->forgot, v->shifts, r->e->ctx_len);
+	if (r->e->opts->speculate)
+		fprintf(f, "%s: of %" PRIu64 " guessed tokens %" PRIu64 " were right\n",
+			v->name, v->guessed, v->right);
+	for (i = 0; i < v->nbeams; i++)
+		fprintf(f, "%s: beam %u: score %.6f, log-probability %.6f, %u tokens\n",
+			v->name, i + 1, v->beams[i].score,
+			v->beams[i].logprob, v->beams[i].ids.n);
+}
+
+static void shared(const struct report *r, FILE *f)
+{
+	const struct sched *s = r->sched;
+
+	if (s && s->share_sum)
+		fprintf(f, "at most %" PRIu64 " pages at a time, which stand for %" PRIu64 " if each had its own\n",
+			s->share_held, s->share_sum);
 }
 
 static void verdict(FILE *f, const struct result *v)
@@ -263,6 +339,9 @@ void report_print(const struct report *r, FILE *f)
 	for (i = 0; i < r->n; i++)
 		row(r, f, &r->v[i]);
 	totals(r, f);
+	for (i = 0; i < r->n; i++)
+		ways(r, f, &r->v[i]);
+	shared(r, f);
 	if (!report_any(r, FINISH_INTERRUPTED) &&
 	    !report_any(r, FINISH_FAILED))
 		counters(r, f);

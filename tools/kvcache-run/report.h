@@ -28,6 +28,13 @@ struct sched;
  * @recomputed: positions computed again after preemption
  * @preempted: times that it gave way
  * @pages: pages it held at the end
+ * @forgot: tokens that it forgot, to make room
+ * @shifts: times that it did
+ * @guessed: tokens that were guessed
+ * @right: of these, those that were right
+ * @rows: of a search, positions that it computed
+ * @beams: [@nbeams] what it found, the best first
+ * @nbeams: their number
  * @window_pages: the most that it held of layers with a window, between steps
  * @wait_s: seconds until its prefill began
  * @first_s: seconds until its first token
@@ -50,6 +57,13 @@ struct result {
 	uint32_t preempted;
 	uint32_t pages;
 	uint32_t window_pages;
+	uint32_t forgot;
+	uint32_t shifts;
+	uint64_t guessed;
+	uint64_t right;
+	uint64_t rows;
+	struct hyp *beams;
+	unsigned int nbeams;
 	double wait_s;
 	double first_s;
 	double prefill_s;
@@ -90,7 +104,7 @@ struct report {
 };
 
 /* Add a conversation that has ended. Valid until the next call. */
-struct result *report_add(struct report *r, const struct conv *c, char *name);
+struct result *report_add(struct report *r, struct conv *c, char *name);
 /* All have ended: the order of arrival. */
 void report_sort(struct report *r);
 /* Take the counters, before checks add to them. */

@@ -106,17 +106,15 @@ static void lever_length(const struct engine *e, char *buf, uint64_t limit,
 
 bool room_possible(const struct engine *e, const struct conv *c)
 {
-	uint32_t more = conv_left(c, e), ntokens = c->ids.n;
+	uint32_t n = conv_stored(c, e), ntokens = n;
 	char buf[512] = "", size[32];
 	struct kvc_room room;
 	uint64_t want, limit, kept;
 	int ret;
 
-	/* The last token is never stored. */
-	if (e->opts->on_full == ON_FULL_PREEMPT && more)
-		ntokens += more - 1;
-	ret = kvc_predict(e->cache, NULL, c->ids.v, c->ids.n,
-			  ntokens - c->ids.n, &room);
+	if (e->opts->on_full == ON_FULL_PREEMPT)
+		ntokens += conv_ahead(c, e);
+	ret = kvc_predict(e->cache, NULL, c->ids.v, n, ntokens - n, &room);
 	if (ret) {
 		complain("conversation %s is refused: %s: begin it anew",
 			 c->name, strerror(-ret));
@@ -150,7 +148,7 @@ void room_ended(const struct engine *e, const struct conv *c,
 	const struct options *o = e->opts;
 	char buf[512] = "", size[32];
 	uint64_t want, own = kvc_seq_pages(c->seq), others;
-	uint32_t left = conv_left(c, e), ntokens;
+	uint32_t ntokens;
 	struct kvc_room room;
 	int ret;
 
@@ -160,8 +158,7 @@ void room_ended(const struct engine *e, const struct conv *c,
 			 c->name, conv_generated(c), strerror(-ret));
 		return;
 	}
-	/* The last token is never stored. */
-	ntokens = c->ids.n + (left ? left - 1 : 0);
+	ntokens = c->ids.n + conv_ahead(c, e);
 	want = pages(e, ntokens, o->k_type, o->v_type);
 	others = room.held_pages > own ? room.held_pages - own : 0;
 	if (running > 1) {

@@ -27,6 +27,7 @@ int sched_init(struct sched *s, const struct engine *e,
 	       const struct emit *emit, FILE *timing)
 {
 	uint32_t n = e->opts->parallel;
+	size_t most = (size_t)n * (1 + e->opts->speculate);
 
 	*s = (struct sched){ .e = e, .emit = emit, .timing = timing };
 	if (kvc_batch_create(e->cache, &s->batch))
@@ -34,10 +35,11 @@ int sched_init(struct sched *s, const struct engine *e,
 	s->run = xcalloc(n, sizeof(*s->run));
 	s->items = xcalloc(n, sizeof(*s->items));
 	s->item_conv = xcalloc(n, sizeof(*s->item_conv));
-	s->want = xcalloc(n, sizeof(*s->want));
-	s->want_conv = xcalloc(n, sizeof(*s->want_conv));
-	s->logits = xcalloc((size_t)n * e->info.vocab, sizeof(*s->logits));
-	s->token_cap = n + e->opts->chunk;
+	s->accept = xcalloc(n, sizeof(*s->accept));
+	s->want = xcalloc(most, sizeof(*s->want));
+	s->want_conv = xcalloc(most, sizeof(*s->want_conv));
+	s->logits = xcalloc(most * e->info.vocab, sizeof(*s->logits));
+	s->token_cap = most + e->opts->chunk;
 	s->tokens = xcalloc(s->token_cap, sizeof(*s->tokens));
 	return 0;
 }
@@ -53,6 +55,7 @@ void sched_free(struct sched *s)
 	free(s->want);
 	free(s->want_conv);
 	free(s->logits);
+	free(s->accept);
 	free(s->tokens);
 }
 
@@ -116,23 +119,45 @@ void sched_end(struct sched *s, struct conv *c)
 	}
 	if (c->finish != FINISH_REFUSED)
 		emit_end(s->emit, c);
+	sched_end_kids(s, c);
 	if (s->hooks->ended)
 		s->hooks->ended(s->hooks->arg, c);
+}
+
+/* Tokens that are still wanted, and that there is room for. */
+static uint32_t guesses(const struct sched *s, const struct conv *c)
+{
+	uint32_t room = s->e->ctx_len - kvc_seq_len(c->seq) - 1;
+	uint32_t most = s->e->opts->speculate, left = conv_left(c, s->e);
+
+	/* The last one of a step is never guessed. */
+	left -= !!left;
+	most = most < left ? most : left;
+	return most < room ? most : room;
 }
 
 static void add_item(struct sched *s, struct conv *c, uint32_t n)
 {
 	const uint32_t *tokens = c->ids.v + kvc_seq_len(c->seq);
+	uint32_t i;
 
+	c->nguess = 0;
+	if (c->state == CONV_DECODE && s->e->opts->speculate) {
+		sched_guess(c, guesses(s, c));
+		tokens = c->guess;
+		n += c->nguess;
+	}
 	memcpy(s->tokens + s->rows, tokens, n * sizeof(*tokens));
 	s->item_conv[s->nitems] = c;
 	s->items[s->nitems++] = (struct kvc_item){
 		.seq = c->seq, .tokens = tokens, .n = n,
 	};
 	s->rows += n;
-	if (n == conv_todo(c)) {
+	if (n != conv_todo(c) + c->nguess)
+		return;
+	for (i = c->nguess + 1; i; i--) {
 		s->want_conv[s->nwant] = c;
-		s->want[s->nwant++] = s->rows - 1;
+		s->want[s->nwant++] = s->rows - i;
 	}
 }
 
@@ -157,9 +182,28 @@ static void compose(struct sched *s)
 		n = conv_todo(s->run[i]);
 		if (n > chunk)
 			n = chunk;
+		if (n > s->e->ctx_len - kvc_seq_len(s->run[i]->seq))
+			n = s->e->ctx_len - kvc_seq_len(s->run[i]->seq);
 		chunk -= n;
 		add_item(s, s->run[i], n);
 	}
+}
+
+/* Contexts that are full forget something. */
+static int make_room(struct sched *s)
+{
+	unsigned int i = 0;
+	int ret;
+
+	while (i < s->nrun) {
+		ret = 0;
+		if (kvc_seq_len(s->run[i]->seq) >= s->e->ctx_len)
+			ret = sched_forget(s, s->run[i]);
+		if (ret < 0)
+			return -1;
+		i += !ret;
+	}
+	return 0;
 }
 
 /* Plan a step, with fewer conversations if it must be. */
@@ -168,6 +212,8 @@ static int plan(struct sched *s)
 	int ret;
 
 	for (;;) {
+		if (s->e->opts->shift && make_room(s))
+			return -1;
 		compose(s);
 		if (!s->nitems)
 			return 0;
@@ -184,8 +230,51 @@ static int plan(struct sched *s)
 	}
 }
 
+/*
+ * The next tokens are chosen first: they say how many of the guesses count. They
+ * are what they are, even if pages were revoked meanwhile and the step was not.
+ */
+static int accept_step(struct sched *s, double begin)
+{
+	double secs = now() - begin;
+	size_t vocab = s->e->info.vocab;
+	unsigned int i, at = 0;
+	int ret;
+
+	for (i = 0; i < s->nitems; i++) {
+		struct conv *c = s->item_conv[i];
+
+		s->accept[i] = s->items[i].n;
+		if (at == s->nwant || s->want_conv[at] != c)
+			continue;
+		if (c->nguess)
+			s->accept[i] = sched_check_guess(s, c, s->logits +
+							 at * vocab, secs);
+		at += 1 + c->nguess;
+	}
+	ret = kvc_batch_accept(s->batch, s->accept);
+	if (!ret)
+		return 0;
+	kvc_batch_abort(s->batch);
+	if (ret != -ESTALE)
+		return complain("a step could not be kept: %s",
+				kvc_errmsg(s->e->kvc));
+	for (i = 0; i < s->nitems; i++) {
+		struct conv *c = s->item_conv[i];
+
+		/* What has a text goes on from there; the others do again. */
+		if (c->nguess)
+			c->recomputed += s->accept[i];
+		c->state = CONV_PREFILL;
+		c->nguess = 0;
+		if (c->finish != FINISH_NONE)
+			sched_end(s, c);
+	}
+	return 1;
+}
+
 /* 0; 1 pages were revoked meanwhile, and the step was not; -1. */
-static int forward(struct sched *s)
+static int forward(struct sched *s, double begin)
 {
 	uint32_t was = kvc_seq_len(s->items[0].seq);
 	int ret;
@@ -199,6 +288,8 @@ static int forward(struct sched *s)
 		return complain("a step of %u rows failed: %s", s->rows,
 				strerror(-ret));
 	}
+	if (s->e->opts->speculate)
+		return accept_step(s, begin);
 	ret = kvc_batch_commit(s->batch);
 	if (ret == -ESTALE && kvc_seq_len(s->items[0].seq) == was) {
 		kvc_batch_abort(s->batch);
@@ -239,11 +330,22 @@ static uint32_t window_pages(const struct engine *e, const struct kvc_seq *seq)
 	return n;
 }
 
+static void share(struct sched *s)
+{
+	struct kvc_seq **seq = xcalloc(s->nrun, sizeof(*seq));
+	unsigned int i;
+
+	for (i = 0; i < s->nrun; i++)
+		seq[i] = s->run[i]->seq;
+	sched_shared(s, seq, s->nrun);
+	free(seq);
+}
+
 /* Count the step, and keep what --verify wants of it. */
 static void account(struct sched *s, double secs)
 {
 	uint64_t held, cached, allocs;
-	uint32_t prefilled = 0;
+	uint32_t prefilled = 0, wrong = 0;
 	unsigned int i;
 
 	s->steps++;
@@ -252,6 +354,8 @@ static void account(struct sched *s, double secs)
 
 		if (c->state == CONV_PREFILL)
 			prefilled += s->items[i].n;
+		if (c->nguess)
+			wrong += s->items[i].n - s->accept[i];
 		if (c->check)
 			check_rows(c->check, c->seq);
 		if (window_pages(s->e, c->seq) > c->window_pages)
@@ -263,19 +367,23 @@ static void account(struct sched *s, double secs)
 		s->changed = true;
 		show_progress(s);
 	} else {
-		s->decoded += s->nwant;
+		s->decoded += s->nwant - wrong;
 		s->decode_s += secs;
 	}
 	engine_pages(s->e, &held, &cached, &allocs);
 	if (held > s->peak_pages)
 		s->peak_pages = held;
+	if (s->e->opts->samples > 1)
+		share(s);
 }
 
-static void next_token(struct sched *s, struct conv *c, const float *logits,
-		       uint32_t forwarded, double secs)
+void sched_next_token(struct sched *s, struct conv *c, const float *logits,
+		      uint32_t forwarded, double secs)
 {
 	uint32_t pos = c->ids.n - 1;
 
+	if (c->nkids)
+		sched_fan_out(s, c, logits, secs);
 	/* The others' logits may be sound. */
 	if (conv_sample(c, s->e, logits)) {
 		sched_end(s, c);
@@ -300,6 +408,19 @@ static uint32_t item_rows(const struct sched *s, const struct conv *c)
 	return s->items[i].n;
 }
 
+/* What it has chosen is known: the rows of its guesses are passed over. */
+static uint32_t guessed(struct sched *s, struct conv *c)
+{
+	uint32_t n = c->nguess;
+
+	c->nguess = 0;
+	if (c->finish != FINISH_NONE)
+		sched_end(s, c);
+	else
+		emit_text(s->emit, c);
+	return n;
+}
+
 static int step(struct sched *s)
 {
 	double begin = now(), secs;
@@ -310,15 +431,21 @@ static int step(struct sched *s)
 		return -1;
 	if (!s->nitems)
 		return 0;
-	ret = forward(s);
+	ret = forward(s, begin);
 	if (ret)
 		return ret < 0 ? -1 : 0;
 	secs = now() - begin;
 	account(s, secs);
-	for (i = 0; i < s->nwant; i++)
-		next_token(s, s->want_conv[i],
-			   s->logits + (size_t)i * s->e->info.vocab,
-			   item_rows(s, s->want_conv[i]), secs);
+	for (i = 0; i < s->nwant; i++) {
+		struct conv *c = s->want_conv[i];
+
+		if (!c->nguess)
+			sched_next_token(s, c, s->logits +
+					 (size_t)i * s->e->info.vocab,
+					 item_rows(s, c), secs);
+		else
+			i += guessed(s, c);
+	}
 	return 0;
 }
 

@@ -50,16 +50,20 @@ struct sched_hooks {
  * @tokens: [@rows] ids of all items
  * @rows: rows of the step
  * @token_cap: room at @tokens
- * @want: [parallel] rows whose logits are wanted
- * @want_conv: [parallel] by whom
+ * @want: [parallel x (1 + guesses)] rows whose logits are wanted
+ * @want_conv: by whom; of guesses one row follows the other
  * @nwant: their number
- * @logits: [parallel][vocab]
+ * @logits: [rows wanted][vocab]
+ * @accept: [parallel] tokens of each item that count
  * @steps: steps made
  * @prefilled: positions computed that are not one more token of a running text
  * @prefill_s: seconds in steps that had some of those
  * @decoded: tokens out of steps that had none
  * @decode_s: seconds in those steps
  * @peak_pages: pages held at most at a time, each once
+ * @share_sum: pages of all running conversations where that was most, each as
+ *             often as it is held
+ * @share_held: the same, each once
  * @asked: pages that others asked for, or limits that were lowered
  * @gave: conversations that gave way to that
  */
@@ -85,12 +89,15 @@ struct sched {
 	struct conv **want_conv;
 	unsigned int nwant;
 	float *logits;
+	uint32_t *accept;
 	uint64_t steps;
 	uint64_t prefilled;
 	double prefill_s;
 	uint64_t decoded;
 	double decode_s;
 	uint64_t peak_pages;
+	uint64_t share_sum;
+	uint64_t share_held;
 	uint64_t asked;
 	uint64_t gave;
 };
@@ -138,6 +145,32 @@ int sched_take_pages(const struct sched *s, struct conv *c);
  */
 int sched_wait(struct sched *s, struct conv *c);
 
+/* fanout.c: several samples of one prompt. */
+
+/* How @seq holds its pages beside others: the most there was is kept. */
+void sched_shared(struct sched *s, struct kvc_seq *const *seq, unsigned int n);
+/* It has logits for its first token: so have its samples, which begin. */
+void sched_fan_out(struct sched *s, struct conv *c, const float *logits,
+		   double secs);
+/* It has ended: so have those that have not begun. */
+void sched_end_kids(struct sched *s, struct conv *c);
+
+/* guess.c: tokens that may follow. */
+
+/* Guess at most @most tokens after the last one of @c. */
+void sched_guess(struct conv *c, uint32_t most);
+/*
+ * A step with guesses: choose tokens as long as they were right. Return: how many
+ * were chosen; 0 after a complaint.
+ */
+uint32_t sched_check_guess(struct sched *s, struct conv *c, const float *logits,
+			   double secs);
+
+/* forget.c: a context that is full. */
+
+/* Room for one more token at least. 0; 1 @c waits; -1 after a complaint. */
+int sched_forget(struct sched *s, struct conv *c);
+
 /* pressure.c: others want pages. */
 
 /* Give what is asked for. 0, or -1 after a complaint. */
@@ -147,7 +180,10 @@ void sched_relieved(struct sched *s);
 /* Pages of running conversations were revoked: so many compute them again. */
 unsigned int sched_revoked(struct sched *s);
 
-/* sched.c: @c ends for the reason in its @finish. */
+/* sched.c: the next token of @c, from its logits. */
+void sched_next_token(struct sched *s, struct conv *c, const float *logits,
+		      uint32_t forwarded, double secs);
+/* @c ends for the reason in its @finish. */
 void sched_end(struct sched *s, struct conv *c);
 void sched_remove(struct sched *s, struct conv *c);
 

@@ -21,10 +21,18 @@
 /* Tokens still to come for which it takes pages at once. */
 static uint32_t ahead(const struct sched *s, const struct conv *c)
 {
-	uint32_t left = conv_left(c, s->e);
+	/* A static one has room for a whole chat, or for what it may come to. */
+	if (s->e->opts->fixed && c->keep)
+		return s->e->ctx_len - conv_stored(c, s->e);
+	return c->whole || s->e->opts->fixed ? conv_ahead(c, s->e) : 0;
+}
 
-	/* The last token is never stored. */
-	return c->whole && left ? left - 1 : 0;
+static void seq_opts(const struct sched *s, const struct conv *c,
+		     struct kvc_seq_opts *o)
+{
+	*o = (struct kvc_seq_opts){ .sz = sizeof(*o), .common = c->common };
+	if (s->e->opts->fixed)
+		o->fixed = c->ids.n + ahead(s, c);
 }
 
 int sched_predict(const struct sched *s, const struct conv *c, uint32_t extra,
@@ -33,21 +41,23 @@ int sched_predict(const struct sched *s, const struct conv *c, uint32_t extra,
 	if (extra < ahead(s, c))
 		extra = ahead(s, c);
 	/* What an idle one has is as good as cached: it may be gone. */
-	if (c->state != CONV_WAITING)
+	if (c->state != CONV_WAITING || (c->seq && s->e->opts->fixed))
 		return kvc_predict(s->e->cache, c->seq, NULL,
 				   conv_todo(c) + extra, 0, room);
-	return kvc_predict(s->e->cache, NULL, c->ids.v, c->ids.n, extra, room);
+	return kvc_predict(s->e->cache, NULL, c->ids.v, conv_stored(c, s->e),
+			   extra, room);
 }
 
 /* Put the conversation's tokens after what is cached of them. */
 static int fill(const struct sched *s, const struct conv *c,
 		struct kvc_seq *seq)
 {
-	int ret = kvc_seq_prefix(seq, c->ids.v, c->ids.n);
+	uint32_t n = conv_stored(c, s->e);
+	int ret = kvc_seq_prefix(seq, c->ids.v, n);
 
 	if (ret < 0)
 		return ret;
-	return kvc_seq_reserve(seq, c->ids.n - ret + ahead(s, c), 0);
+	return kvc_seq_reserve(seq, n - ret + ahead(s, c), 0);
 }
 
 static int wake(const struct sched *s, struct conv *c)
@@ -56,7 +66,8 @@ static int wake(const struct sched *s, struct conv *c)
 
 	if (ret < 0)
 		return ret;
-	ret = kvc_seq_reserve(c->seq, conv_todo(c) + ahead(s, c), 0);
+	ret = kvc_seq_reserve(c->seq, conv_stored(c, s->e) + ahead(s, c) - ret,
+			      0);
 	if (!ret || !kvc_seq_idle(c->seq))
 		return ret;
 	/* It lost pages: it begins without any. */
@@ -67,13 +78,12 @@ static int wake(const struct sched *s, struct conv *c)
 
 int sched_take_pages(const struct sched *s, struct conv *c)
 {
-	const struct kvc_seq_opts sopts = {
-		.sz = sizeof(sopts), .common = c->common,
-	};
+	struct kvc_seq_opts sopts;
 	int ret;
 
 	if (c->seq)
 		return wake(s, c);
+	seq_opts(s, c, &sopts);
 	ret = kvc_seq_create(s->e->cache, &sopts, &c->seq);
 	if (ret)
 		return ret;
@@ -109,9 +119,7 @@ static uint32_t missing_tokens(const struct sched *s, const struct conv *c,
 static int wait_for_pages(const struct sched *s, struct conv *c,
 			  uint64_t deadline_ns)
 {
-	const struct kvc_seq_opts sopts = {
-		.sz = sizeof(sopts), .common = c->common,
-	};
+	struct kvc_seq_opts sopts;
 	struct kvc_room room;
 	int ret;
 
@@ -120,17 +128,24 @@ static int wait_for_pages(const struct sched *s, struct conv *c,
 		return ret;
 	if (!room.possible)
 		return -E2BIG;
+	seq_opts(s, c, &sopts);
+	sopts.fixed = 0;
 	ret = kvc_seq_create(s->e->cache, &sopts, &c->seq);
 	if (ret)
 		return ret;
 	ret = kvc_seq_reserve(c->seq, missing_tokens(s, c, &room),
 			      deadline_ns);
-	if (!ret) {
+	if (!ret && s->e->opts->fixed) {
+		/* They are there: for one that is static from its beginning. */
+		kvc_seq_free(c->seq, KVC_SEQ_DISCARD);
+		c->seq = NULL;
+		ret = sched_take_pages(s, c);
+	} else if (!ret) {
 		ret = fill(s, c, c->seq);
-		if (ret == -ENOSPC || ret == -EDQUOT)
-			ret = -EAGAIN;
 	}
-	if (ret) {
+	if (ret == -ENOSPC || ret == -EDQUOT)
+		ret = -EAGAIN;
+	if (ret && c->seq) {
 		kvc_seq_free(c->seq, KVC_SEQ_DISCARD);
 		c->seq = NULL;
 	}

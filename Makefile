@@ -7,6 +7,7 @@
 #   make check       every test, all set-up included
 #   make check-scenarios   several processes and tenants, on every backend
 #   make check-admin     what shows them and changes them, on every backend
+#   make check-levers    what makes keys and values go further
 #   make check-san   the tests again, under address and undefined sanitizers
 #   make check-tsan  the tests of threads, under the thread sanitizer
 #   make check-bench the goals of kvcache-bench
@@ -233,7 +234,8 @@ $(O)/fuzzers/%: $(O)/selftests/fuzz/%.o $(call helpers,selftests/fuzz) \
 
 # The kinds of test, cheapest first. Those of the library and the tools make
 # sense under sanitizers too.
-suites := style uapi unit kernels conformance tools broker scenarios admin vm
+suites := style uapi unit kernels conformance tools broker levers scenarios \
+	admin vm
 san-suites := unit kernels conformance tools broker
 tests-in = $(filter $(addprefix $(O)/selftests/,$(addsuffix /%,$1)),$(tests)) \
 	$(foreach s,$1,$(wildcard selftests/$s/test_*.sh))
@@ -266,6 +268,12 @@ check-admin:
 	$(Q)tools/setup/packages.sh check
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools vm-programs
 	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=admin MACHINES=admin run-suites
+
+# What makes keys and values go further, each as a whole.
+check-levers:
+	$(Q)tools/setup/packages.sh check
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 $(jobs) tools
+	$(Q)$(MAKE) O=$(O)/check WERROR=1 SUITES=levers run-suites
 
 check-san:
 	$(Q)$(MAKE) SAN=address,undefined O=$(O)/san $(jobs) tests
@@ -394,7 +402,7 @@ clean:
 	$(Q)rm -rf $(O)
 
 .PHONY: all lib tools tests fuzzers setup run check check-san check-tsan \
-	check-scenarios check-admin check-bench check-packages deb bench \
+	check-scenarios check-admin check-levers check-bench check-packages deb bench \
 	run-suites run-machines \
 	run-thread-tests fuzz \
 	install uninstall clean FORCE

@@ -115,6 +115,22 @@ void sampler_destroy(struct sampler *s)
 	free(s);
 }
 
+void sampler_get(const struct sampler *s, struct sample_opts *o,
+		 uint64_t state[4])
+{
+	*o = s->o;
+	memcpy(state, s->state, sizeof(s->state));
+}
+
+int sampler_set(struct sampler *s, const uint64_t state[4])
+{
+	/* It would never leave it. */
+	if (!(state[0] | state[1] | state[2] | state[3]))
+		return -EINVAL;
+	memcpy(s->state, state, sizeof(s->state));
+	return 0;
+}
+
 bool sample_finite(const float *logits, uint32_t vocab)
 {
 	uint32_t i;

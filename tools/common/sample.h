@@ -43,6 +43,12 @@ int sampler_create(const struct sample_opts *o, uint32_t vocab,
 		   struct sampler **out);
 void sampler_destroy(struct sampler *s);
 
+/* What it is, and where its generator stands. */
+void sampler_get(const struct sampler *s, struct sample_opts *o,
+		 uint64_t state[4]);
+/* Go on from there. -EINVAL: no generator stands there. */
+int sampler_set(struct sampler *s, const uint64_t state[4]);
+
 /* The next token. O(vocab) and no more than sorting what top_p keeps. */
 uint32_t sampler_next(struct sampler *s, const float *logits);
 

@@ -11,6 +11,7 @@
 #include "plain.h"
 #include "room.h"
 #include "run.h"
+#include "saved.h"
 #include "util.h"
 
 static void ended(void *arg, struct conv *c)
@@ -165,6 +166,7 @@ static unsigned int possible(struct run *r)
 
 	for (i = 0; i < r->inputs.n; i++) {
 		conv_begin(r->inputs.v[i]);
+		r->inputs.v[i]->keep |= r->opts.save != NULL;
 		n += !refused(r, r->inputs.v[i]);
 	}
 	return n;
@@ -193,6 +195,8 @@ int run_conversations(struct run *r)
 	report_sort(&r->report);
 	if (n || live)
 		report_count(&r->report);
+	if (r->opts.save && saved_save(r, l->v[0]))
+		ret = -1;
 	for (i = 0; i < l->n && !ret; i++)
 		ret = check(r, l->v[i]);
 	if (live && !r->feed.row && !ret && !interrupted() && !r->report.n)

@@ -167,6 +167,10 @@ int input_read(const struct engine *e, struct input_list *l)
 		return -1;
 	if (o->chat)
 		return input_need_text(e);
+	/* It is added to what was saved, when that is there. */
+	if (o->load)
+		return o->ninputs && o->inputs[0].kind != INPUT_TOKENS ?
+		       input_need_text(e) : 0;
 	for (i = 0; i < o->ninputs && !ret; i++) {
 		const char *v = o->inputs[i].value;
 

@@ -218,6 +218,17 @@ int report_json_line(const struct report *r, const struct result *v, FILE *f)
 	return json_print(result(r, v), f);
 }
 
+static void kept(json_t *root, const char *key, const struct kept_file *k)
+{
+	if (!k->path)
+		return;
+	json_object_set_new(root, key, json_pack("{s:o, s:I, s:I, s:f}",
+			    "file", json_outside(k->path),
+			    "tokens", (json_int_t)k->tokens,
+			    "bytes", (json_int_t)k->bytes,
+			    "seconds", k->secs));
+}
+
 int report_json(const struct report *r, FILE *f)
 {
 	json_t *list = json_array(), *root;
@@ -227,5 +238,7 @@ int report_json(const struct report *r, FILE *f)
 		json_array_append_new(list, result(r, &r->v[i]));
 	root = json_pack("{s:o, s:o, s:o}", "model", model(r->e),
 			 "conversations", list, "totals", totals(r));
+	kept(root, "loaded", &r->loaded);
+	kept(root, "saved", &r->saved);
 	return json_print(root, f);
 }

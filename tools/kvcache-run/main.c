@@ -13,6 +13,7 @@
 #include "interrupt.h"
 #include "progress.h"
 #include "run.h"
+#include "saved.h"
 #include "timing.h"
 #include "util.h"
 
@@ -44,6 +45,7 @@ static bool is_input(const struct options *o, const char *path)
 	unsigned int i;
 
 	if (same_file(path, o->model) ||
+	    (o->load && same_file(path, o->load)) ||
 	    (o->system_file && same_file(path, o->system_file)))
 		return true;
 	for (i = 0; i < o->ninputs; i++)
@@ -79,6 +81,26 @@ static bool twice(const FILE *open, const char *path, const char *opt,
 	complain("%s: given to %s and %s: give two files", other, opt,
 		 other_opt);
 	return true;
+}
+
+/*
+ * What is saved takes the place of a file: of that which was loaded it may. Those
+ * that are open are there by now.
+ */
+static int check_save(const struct run *r)
+{
+	const char *save = r->opts.save;
+
+	if (!save || (r->opts.load && same_file(save, r->opts.load)))
+		return 0;
+	if (is_input(&r->opts, save))
+		return complain("--save %s: is read from: give another file",
+				save);
+	if (twice(r->json, r->opts.json_path, "--json", save, "--save") ||
+	    twice(r->jsonl, r->opts.jsonl_path, "--jsonl", save, "--save") ||
+	    twice(r->timing, r->opts.timing, "--timing", save, "--save"))
+		return -1;
+	return 0;
 }
 
 /* What they held is lost: nothing may be left that can be refused. */
@@ -159,7 +181,9 @@ static int run(struct run *r)
 	if (engine_open(&r->engine, &r->opts) ||
 	    input_read(&r->engine, &r->inputs))
 		return -1;
-	if (engine_pool(&r->engine) || check_parallel(r) || open_outputs(r))
+	if (saved_check(r) || engine_pool(&r->engine) || check_parallel(r) ||
+	    (r->opts.load && saved_load(r)) || open_outputs(r) ||
+	    check_save(r))
 		return -1;
 	r->report.e = &r->engine;
 	r->emit.quiet = r->opts.quiet;

@@ -12,6 +12,7 @@
 #include "plain.h"
 #include "room.h"
 #include "run.h"
+#include "saved.h"
 #include "util.h"
 
 /* What it took to tell the weights from others is part of loading them. */
@@ -117,9 +118,14 @@ int run_chat(struct run *r)
 	ssize_t n;
 	int ret;
 
-	c = conv_create(xasprintf("chat"), &r->opts.sampling, &r->engine);
+	if (r->inputs.n) {
+		c = r->inputs.v[0];	/* loaded */
+	} else {
+		c = conv_create(xasprintf("chat"), &r->opts.sampling,
+				&r->engine);
+		input_add(&r->inputs, c);
+	}
 	c->keep = true;
-	input_add(&r->inputs, c);
 	ret = run_begin(r);
 	if (!ret && r->opts.verify)
 		c->check = check_create(&r->engine);
@@ -137,6 +143,8 @@ int run_chat(struct run *r)
 	if (!number)
 		return ret ? ret : complain("no turn: give a line on standard input");
 	report_count(&r->report);
+	if (saved_save(r, c))
+		ret = -1;
 	if (c->check && r->report.n && c->finish != FINISH_FAILED)
 		return check_conv(c->check, c,
 				  &r->report.v[r->report.n - 1].verdict) ?

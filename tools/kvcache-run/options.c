@@ -34,6 +34,8 @@ static const char help[] =
 "      --system-file FILE the same, from a file\n"
 "      --raw              prompts as they are, without a chat template\n"
 "      --chat             go on with one conversation: a line, a turn\n"
+"      --load FILE        begin with a conversation that --save wrote; without a\n"
+"                         prompt go on where it ended\n"
 "\n"
 "Output\n"
 "  -n, --predict N        tokens to generate (128; 0: to the end of the context)\n"
@@ -48,6 +50,8 @@ static const char help[] =
 "      --json[=FILE]      results as JSON, to FILE or instead of everything else\n"
 "      --jsonl[=FILE]     the result of each conversation, as it ends, on a line\n"
 "      --timing FILE      milliseconds of every generated token, as CSV\n"
+"      --save FILE        the conversation, when it has ended, with its keys and\n"
+"                         values; the file is whole or as it was\n"
 "\n"
 "Memory\n"
 "      --kv TYPE          of keys and values: f32, f16 (default), bf16\n"
@@ -108,7 +112,7 @@ enum {
 	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE, OPT_JSONL, OPT_WAIT,
 	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH, OPT_KEEP_WINDOW,
 	OPT_SAMPLES, OPT_BEAMS, OPT_NO_SHARE, OPT_SPECULATE, OPT_KEEP,
-	OPT_STATIC,
+	OPT_STATIC, OPT_SAVE, OPT_LOAD,
 };
 
 static const struct option longopts[] = {
@@ -131,6 +135,8 @@ static const struct option longopts[] = {
 	{ "json", optional_argument, NULL, OPT_JSON },
 	{ "jsonl", optional_argument, NULL, OPT_JSONL },
 	{ "timing", required_argument, NULL, OPT_TIMING },
+	{ "save", required_argument, NULL, OPT_SAVE },
+	{ "load", required_argument, NULL, OPT_LOAD },
 	{ "kv", required_argument, NULL, OPT_KV },
 	{ "kv-k", required_argument, NULL, OPT_KV_K },
 	{ "kv-v", required_argument, NULL, OPT_KV_V },
@@ -258,12 +264,16 @@ static int set_number(struct options *o, int opt, const char *arg)
 	case 'n':
 		return number32("-n", arg, 0, COUNT_MAX, &o->sampling.max_new);
 	case OPT_TEMP:
+		o->given |= GIVEN_TEMP;
 		return real("--temp", arg, 0, 100, &o->sampling.temp);
 	case OPT_TOP_P:
+		o->given |= GIVEN_TOP_P;
 		return real("--top-p", arg, MIN_TOP_P, 1, &o->sampling.top_p);
 	case OPT_MIN_P:
+		o->given |= GIVEN_MIN_P;
 		return real("--min-p", arg, 0, 1, &o->sampling.min_p);
 	case OPT_SEED:
+		o->given |= GIVEN_SEED;
 		return number("--seed", arg, 0, UINT64_MAX, &o->sampling.seed);
 	case OPT_KV:
 		if (kv_type("--kv", arg, &o->k_type))
@@ -360,6 +370,12 @@ static int set(struct options *o, int opt, const char *arg)
 		break;
 	case OPT_TIMING:
 		o->timing = arg;
+		break;
+	case OPT_SAVE:
+		o->save = arg;
+		break;
+	case OPT_LOAD:
+		o->load = arg;
 		break;
 	case OPT_NO_REUSE:
 		o->no_reuse = true;
@@ -489,6 +505,35 @@ static int check_ways(const struct options *o)
 	return 0;
 }
 
+/* One conversation comes from a file, or goes to one. */
+static int check_saved(const struct options *o)
+{
+	const char *opt = o->load ? "--load" : "--save";
+	unsigned int i;
+
+	if (!o->load && !o->save)
+		return 0;
+	for (i = 0; i < o->ninputs; i++)
+		if (o->inputs[i].kind == INPUT_REQUESTS)
+			return complain("%s: is for one conversation, and --requests are many: give -p, -f, --tokens or --chat",
+					opt);
+	if (o->ninputs > 1 && !o->chat)
+		return complain("%s: is for one conversation, and there are %u: give one prompt, or --chat with a turn in each",
+				opt, o->ninputs);
+	if (o->no_cache || o->score)
+		return complain("%s: %s keeps no keys and values: leave it out",
+				opt, o->score ? "--score" : "--no-cache");
+	if (o->beams || o->samples > 1)
+		return complain("%s: is for one text, and %s makes several: leave it out",
+				opt, o->beams ? "--beams" : "--samples");
+	if (o->load && o->fixed)
+		return complain("--load: takes pages for what was saved: leave out --static");
+	if (o->load && (o->system || o->system_file))
+		return complain("--load: the conversation has begun, with its system message: leave out %s",
+				o->system ? "--system" : "--system-file");
+	return 0;
+}
+
 /* Options that contradict each other, and what is missing. */
 static int check(const struct options *o)
 {
@@ -496,7 +541,7 @@ static int check(const struct options *o)
 
 	if (!o->model)
 		return complain("no model: give -m FILE.gguf");
-	if (!o->ninputs && !o->chat)
+	if (!o->ninputs && !o->chat && !o->load)
 		return complain("no prompt: give -p TEXT, -f FILE, --tokens IDS or --requests FILE");
 	for (i = 0; o->chat && i < o->ninputs; i++)
 		if (o->inputs[i].kind != INPUT_TEXT)
@@ -519,7 +564,8 @@ static int check(const struct options *o)
 	if (o->verify && o->weights != MODEL_WEIGHTS_F32)
 		return complain("--weights %s: the bounds of --verify are for f32: leave it out",
 				weights_name(o->weights));
-	if (check_ways(o) || check_page_size(o->page_size) || check_isa("--isa", o->isa))
+	if (check_ways(o) || check_saved(o) || check_page_size(o->page_size) ||
+	    check_isa("--isa", o->isa))
 		return -1;
 	return check_isa("KVATTN_ISA", getenv("KVATTN_ISA"));
 }

@@ -64,6 +64,12 @@ struct sampling {
 	uint64_t seed;
 };
 
+/* Of struct sampling, what the command line says; see --load. */
+#define GIVEN_TEMP	(1U << 0)
+#define GIVEN_TOP_P	(1U << 1)
+#define GIVEN_MIN_P	(1U << 2)
+#define GIVEN_SEED	(1U << 3)
+
 struct options {
 	const char *model;
 	struct input *inputs;
@@ -71,6 +77,9 @@ struct options {
 	const char *system;
 	const char *system_file;
 	struct sampling sampling;
+	unsigned int given;		/* GIVEN_* */
+	const char *save;
+	const char *load;
 	bool raw;
 	bool chat;
 	bool no_cache;

@@ -307,6 +307,18 @@ static void scores(const struct report *r, FILE *f)
 		held + cached, allocs);
 }
 
+static void kept(const struct kept_file *k, const char *what, FILE *f)
+{
+	char size[32];
+
+	if (!k->path)
+		return;
+	fprintf(f, "%s ", what);
+	put_shown(k->path, f);
+	fprintf(f, ": %u tokens, %s in %.2f s\n", k->tokens,
+		human_size(k->bytes, size), k->secs);
+}
+
 static void setup(const struct report *r, FILE *f)
 {
 	const struct engine *e = r->e;
@@ -348,5 +360,7 @@ void report_print(const struct report *r, FILE *f)
 	for (i = 0; i < r->n; i++)
 		if (r->v[i].verdict.bound > 0)
 			verdict(f, &r->v[i]);
+	kept(&r->loaded, "loaded from", f);
+	kept(&r->saved, "saved to", f);
 	setup(r, f);
 }

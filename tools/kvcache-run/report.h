@@ -76,6 +76,20 @@ struct result {
 };
 
 /**
+ * struct kept_file - a conversation that came from a file, or went to one
+ * @path: the file, or NULL
+ * @tokens: tokens whose keys and values it has
+ * @bytes: its length
+ * @secs: how long it took
+ */
+struct kept_file {
+	const char *path;
+	uint32_t tokens;
+	uint64_t bytes;
+	double secs;
+};
+
+/**
  * struct report - a run
  * @e: the engine
  * @v: results
@@ -88,6 +102,8 @@ struct result {
  * @committed: the same, as the library counts them
  * @expected: what @forwarded has to be
  * @common: pages published into the commons
+ * @loaded: of --load
+ * @saved: of --save
  */
 struct report {
 	const struct engine *e;
@@ -101,6 +117,8 @@ struct report {
 	uint64_t committed;
 	uint64_t expected;
 	uint64_t common;
+	struct kept_file loaded;
+	struct kept_file saved;
 };
 
 /* Add a conversation that has ended. Valid until the next call. */

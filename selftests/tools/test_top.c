@@ -178,6 +178,15 @@ TEST_F(top, a_pools_numbers)
 	FRAME(24, 80);
 	EXPECT_TRUE(strstr(row_of(&self->cv, "  private"),
 			       "private 30  shared 20  cached 10  retiring 1  free 39  wait 0"));
+	/* 6 had to wait in 2 seconds, as those see who may. */
+	EXPECT_FALSE(strstr(row_of(&self->cv, "  private"), "/s"));
+	EXPECT_EQ(-1, frame_waits(&self->f, 3));
+	self->now.has_waits = self->before.has_waits = true;
+	self->before.waits[0] = 1;
+	self->now.waits[0] = 7;
+	FRAME(24, 80);
+	EXPECT_TRUE(strstr(row_of(&self->cv, "  private"), "wait 0  3/s"));
+	EXPECT_EQ(-1, frame_waits(&self->f, 4));
 	self->v.pages = false;
 	FRAME(24, 80);
 	EXPECT_TRUE(strstr(row_of(&self->cv, "  private"),
@@ -331,9 +340,13 @@ TEST_F(top, sorted_and_filtered)
 
 TEST_F(top, keys_sort_each_column)
 {
+	FRAME(24, 80);
 	for (int i = 0; i < 2 * T_NR; i++) {
 		key_press(&self->v, &self->f, '>');
 		EXPECT_NE(T_POOL, self->v.sort[TENANTS]);
+		/* What the order is by can be seen. */
+		EXPECT_TRUE(strstr(row_of(&self->cv, "TENANT"),
+				   tenant_columns[self->v.sort[TENANTS]].name));
 		FRAME(24, 80);
 	}
 	key_press(&self->v, &self->f, '\t');
@@ -369,6 +382,7 @@ TEST_F(top, keys_change_a_limit_after_a_question)
 	EXPECT_STRNE("", row_of(&self->cv, "set max of bob from max to 2M? y or n"));
 	EXPECT_EQ(ACT_SET, type(&self->v, &self->f, "y"));
 	EXPECT_EQ(2, self->v.change.tenant);
+	EXPECT_STREQ("bob", self->v.change.name);
 	EXPECT_EQ(3, self->v.change.pool);
 	EXPECT_EQ('M', self->v.change.which);
 	EXPECT_EQ(32, self->v.change.pages);

@@ -148,6 +148,29 @@ comes_back()
 	kill $frames $second
 	wait $frames && return $ret
 }
+# Frames that were printed are counted, not looks that failed.
+counts_frames()
+{
+	"$broker2" --socket "$tmp/two" --pool small=1M,page=64K \
+		>/dev/null 2>&1 &
+	second=$!
+	within 20 [ -S "$tmp/two" ]
+	: >"$tmp/gone"
+	: >"$tmp/frames"
+	"$top" -b -n 3 -d 0.1 --device "$tmp/two" >"$tmp/frames" \
+		2>"$tmp/gone" &
+	frames=$!
+	within 20 grep -q '^small' "$tmp/frames" && kill -s KILL $second &&
+		within 20 eval '[ "$(grep -c "^kvcachetop: " "$tmp/gone")" -gt 3 ]' ||
+		return
+	"$broker2" --socket "$tmp/two" --pool small=1M,page=64K \
+		>/dev/null 2>&1 &
+	second=$!
+	wait $frames && [ "$(grep -c '^small' "$tmp/frames")" -eq 3 ]
+	ret=$?
+	kill $second
+	return $ret
+}
 broker2=$build/kvcache-broker
 if needs python3; then
 	check "frames say what kvcachectl says" frames
@@ -158,6 +181,7 @@ check "several frames" several_frames
 check "frames until interrupted" until_interrupted
 check "sorted and filtered" sorted
 check "a broker that comes back" comes_back
+check "as many frames as were asked for" counts_frames
 
 # ---- a terminal ---------------------------------------------------------------
 
@@ -250,6 +274,31 @@ changes()
 	tm send-keys Enter
 	shows '"10X": give a size' && [ "$(max_of_c)" = 16 ] && quits
 }
+# Who has the number now is not who was asked about.
+others_number()
+{
+	"$broker2" --socket "$tmp/two" --pool main=1M,page=64K \
+		--tenant alpha,max=512K --tenant beta,max=512K >/dev/null 2>&1 &
+	second=$!
+	within 20 [ -S "$tmp/two" ] &&
+		opens 80 24 --device "$tmp/two" -f alpha && tm send-keys M &&
+		tm send-keys -l 64K && tm send-keys Enter &&
+		shows '^set max of alpha from 8 to 1? y or n' || return
+	kill -s KILL $second
+	wait $second
+	"$broker2" --socket "$tmp/two" --pool main=1M,page=64K \
+		--tenant beta,max=512K --tenant alpha,max=512K \
+		--tenant gamma >/dev/null 2>&1 &
+	second=$!
+	shows '^tenants 3' && tm send-keys y &&
+		shows '^alpha: this tenant is gone' && quits
+	ret=$?
+	KVCACHE=$tmp/two "$ctl" tenant ls --json >"$tmp/limits"
+	kill $second
+	cat "$tmp/limits"
+	[ $ret -eq 0 ] && ! tr '}' '\n' <"$tmp/limits" |
+		grep '"name":"beta"' | grep '"max_pages":1,'
+}
 max_of_c()
 {
 	"$ctl" tenant ls --pool main --json |
@@ -296,6 +345,7 @@ else
 	done
 	check "a terminal that is resized" resizes
 	check "a limit that is changed by keys" changes
+	check "a limit of one whose number another has" others_number
 	check "keys" keys
 	check "with colours and without" colours
 	check "a terminal that is not known" unknown_terminal

@@ -32,16 +32,20 @@ static void move(struct view *v, const struct frame *f, long by)
 	v->key[v->focus] = f->row[v->focus][*i].key;
 }
 
-/* Columns that are not shown are passed over where there is one pool. */
-static void sort_by(struct view *v, const struct frame *f, int by)
+/* The next column that is shown, or none if none is. */
+static void sort_by(struct view *v, int by)
 {
 	int n = v->focus == TENANTS ? (int)T_NR : (int)C_NR;
-	int pool = v->focus == TENANTS ? (int)T_POOL : (int)C_POOL;
-	int *s = &v->sort[v->focus];
+	int *s = &v->sort[v->focus], i;
 
-	do {
-		*s = (*s + by + n) % n;
-	} while (*s == pool && f->now->npools < 2);
+	for (i = 1; i <= n; i++) {
+		int k = ((*s + by * i) % n + n) % n;
+
+		if (v->shown[v->focus] & 1U << k) {
+			*s = k;
+			return;
+		}
+	}
 }
 
 /* A limit of the selected tenant is to be changed. */
@@ -56,11 +60,11 @@ static void begin_change(struct view *v, const struct frame *f, char which)
 	}
 	r = &f->row[TENANTS][v->index[TENANTS]];
 	t = r->tenant;
-	v->change = (struct change){
+	v->change = (struct new_limit){
 		.tenant = t->id, .pool = t->pool, .which = which,
 	};
 	v->old = which == 'm' ? t->min : which == 'l' ? t->low : t->max;
-	snprintf(v->name, sizeof(v->name), "%s", r->name);
+	strcpy(v->change.name, t->name);
 	v->input[0] = 0;
 	v->mode = MODE_VALUE;
 }
@@ -149,10 +153,10 @@ static enum action list_key(struct view *v, const struct frame *f, int key)
 		move(v, f, f->n[v->focus]);
 		break;
 	case '<':
-		sort_by(v, f, -1);
+		sort_by(v, -1);
 		break;
 	case '>':
-		sort_by(v, f, 1);
+		sort_by(v, 1);
 		break;
 	case 'r':
 		v->reverse[v->focus] = !v->reverse[v->focus];

@@ -182,10 +182,12 @@ static void pool_bar(struct canvas *cv, int row, int col, int width,
 }
 
 static void pool_numbers(struct canvas *cv, int row, const struct view *v,
+			 const struct frame *f,
 			 const struct kvcache_pool_info *p)
 {
 	uint64_t n[PARTS];
 	char buf[32];
+	double waits;
 	int col = 2, i;
 
 	parts_of(p, n);
@@ -193,9 +195,14 @@ static void pool_numbers(struct canvas *cv, int row, const struct view *v,
 		col += canvas_put(cv, row, col, INK_PLAIN, "%s %s  ",
 				  parts[i].name,
 				  layout_size(v, n[i], p->page_size, buf));
-	canvas_put(cv, row, col, p->waiters ? INK_WARN : INK_PLAIN,
-		   "wait %" PRIu64 "%s", (uint64_t)p->waiters,
-		   p->draining ? "  draining" : "");
+	col += canvas_put(cv, row, col, p->waiters ? INK_WARN : INK_PLAIN,
+			  "wait %" PRIu64, (uint64_t)p->waiters);
+	waits = frame_waits(f, p->id);
+	if (f->now->has_waits)
+		col += canvas_put(cv, row, col, INK_PLAIN, "  %s/s",
+				  rate_text(waits, buf));
+	if (p->draining)
+		canvas_put(cv, row, col, INK_WARN, "  draining");
 }
 
 /* Name, bar, size, lookups a second, hits. */
@@ -257,7 +264,7 @@ static int pools(struct canvas *cv, int row, const struct view *v,
 	for (i = 0; i < n; i++, row += each) {
 		pool_row(cv, row, v, f, &f->now->pool[i]);
 		if (each == 2)
-			pool_numbers(cv, row + 1, v, &f->now->pool[i]);
+			pool_numbers(cv, row + 1, v, f, &f->now->pool[i]);
 	}
 	return row;
 }
@@ -464,7 +471,7 @@ static void table(struct canvas *cv, int row, int rows, struct view *v,
 {
 	size_t n = f->n[section], *top = &v->top[section], i, shown;
 	const struct kvcache_pool_info *of = NULL;
-	int width[T_NR], bar;
+	int width[T_NR], bar, columns, k;
 	uint64_t scale = 1;
 
 	if (rows < 1)
@@ -477,6 +484,10 @@ static void table(struct canvas *cv, int row, int rows, struct view *v,
 	if (*top + shown > n)
 		*top = n - shown;
 	bar = fit(f, section, cv->cols, width);
+	columns_of(section, &columns);
+	for (v->shown[section] = 0, k = 0; k < columns; k++)
+		if (width[k])
+			v->shown[section] |= 1U << k;
 	table_head(cv, row, v, f, section, width, bar, shown);
 	for (i = 0; i < shown; i++) {
 		const struct row *r = &f->row[section][*top + i];
@@ -511,13 +522,13 @@ static void last_line(struct canvas *cv, const struct view *v,
 	case MODE_VALUE:
 		canvas_put(cv, row, 0, INK_TITLE,
 			   "%s of %s, now %s (64M, 25%%, max): %s_",
-			   limit_name(v->change.which), v->name,
+			   limit_name(v->change.which), v->change.name,
 			   layout_size(v, v->old, page, a), v->input);
 		return;
 	case MODE_ASK:
 		canvas_put(cv, row, 0, INK_WARN,
 			   "set %s of %s from %s to %s? y or n",
-			   limit_name(v->change.which), v->name,
+			   limit_name(v->change.which), v->change.name,
 			   layout_size(v, v->old, page, a),
 			   layout_size(v, v->change.pages, page, b));
 		return;

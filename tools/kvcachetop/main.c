@@ -86,7 +86,8 @@ static int batch(struct top *t)
 	struct canvas cv = { 0 };
 	struct timespec pause;
 	struct frame f;
-	uint64_t i;
+	bool first = true;
+	uint64_t i = 0;
 	int rows;
 
 	t->v.batch = true;
@@ -94,8 +95,8 @@ static int batch(struct top *t)
 	pause.tv_nsec = (t->v.interval - pause.tv_sec) * 1e9;
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	for (i = 0; !stopped && (!t->frames || i < t->frames); i++) {
-		if (i) {
+	for (; !stopped && (!t->frames || i < t->frames); first = false) {
+		if (!first) {
 			nanosleep(&pause, NULL);
 			if (stopped)
 				break;
@@ -114,6 +115,7 @@ static int batch(struct top *t)
 		canvas_print(&cv, stdout);
 		putchar('\n');
 		frame_free(&f);
+		i++;
 		if (fflush(stdout)) {
 			complain("standard output: %s: make room, or write elsewhere",
 				 strerror(errno));
@@ -142,10 +144,10 @@ static void set(struct top *t)
 {
 	if (source_set(&t->src, &t->v.change))
 		snprintf(t->v.message, sizeof(t->v.message), "%s: %s",
-			 t->v.name, t->src.why);
+			 t->v.change.name, t->src.why);
 	else
 		snprintf(t->v.message, sizeof(t->v.message), "%s: set",
-			 t->v.name);
+			 t->v.change.name);
 }
 
 static void again(struct top *t)

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "change.h"
 #include "look.h"
 #include "sample.h"
 #include "util.h"
 
 #define TRIES 4		/* for a sample of one moment */
-#define SET_TRIES 16	/* others may change it meanwhile */
 
 /* A client's row in each further pool tells more only if it has something. */
 static void take_clients(struct sample *s, uint32_t pool,
@@ -44,15 +44,18 @@ static void take_tenants(struct sample *s, const struct records *from)
 
 static void take(struct sample *s, const struct look *l)
 {
-	unsigned int i;
+	unsigned int i, k;
 
 	s->npools = l->query.out_nr_pools;
+	s->has_waits = l->has_counters;
 	memcpy(s->pool, l->query.out_pools, sizeof(s->pool));
 	s->seq = l->seq;
 	s->last = l->last;
 	for (i = 0; i < s->npools; i++) {
 		take_tenants(s, &l->tenant[i]);
 		take_clients(s, s->pool[i].id, &l->client[i], !i);
+		for (k = 0; k < KVCACHE_WAIT_ENDS; k++)
+			s->waits[i] += l->counters[i].out_waits[k];
 	}
 }
 
@@ -70,8 +73,8 @@ int sample_read(struct source *src, struct sample *s)
 	int err = source_open(src);
 
 	if (!err)
-		err = look_read(source_ask, src, LOOK_TENANTS | LOOK_CLIENTS,
-				TRIES, &l);
+		err = look_read(source_ask, src, LOOK_TENANTS | LOOK_CLIENTS |
+				LOOK_COUNTERS, TRIES, &l);
 	if (err) {
 		/* One that is gone does not come back by itself. */
 		source_close(src);
@@ -96,20 +99,26 @@ const struct kvcache_pool_info *sample_pool(const struct sample *s,
 
 /* ---- limits --------------------------------------------------------------- */
 
-/* The tenant as it is now. */
-static int look_up(struct source *src, const struct change *ch,
-		   struct kvcache_tenant_info *out)
+struct target {
+	struct source *src;
+	const struct new_limit *want;
+};
+
+/* The tenant as it is now, if it is the one that was asked about. */
+static int look_up(void *arg, struct kvcache_tenant_info *out)
 {
 	static struct kvcache_tenant_get g;
+	const struct target *t = arg;
 	int err;
 
-	g = (struct kvcache_tenant_get){ .pool = ch->pool,
-					 .start = ch->tenant };
-	err = source_ask(src, KVCACHE_NR_TENANT_GET, &g);
+	g = (struct kvcache_tenant_get){ .pool = t->want->pool,
+					 .start = t->want->tenant };
+	err = source_ask(t->src, KVCACHE_NR_TENANT_GET, &g);
 	if (err)
 		return err;
-	if (!g.out_nr || g.out_info[0].id != ch->tenant)
-		return source_because(src, -ENOENT, "this tenant is gone");
+	if (!g.out_nr || g.out_info[0].id != t->want->tenant ||
+	    strcmp(g.out_info[0].name, t->want->name))
+		return source_because(t->src, -ENOENT, "this tenant is gone");
 	*out = g.out_info[0];
 	return 0;
 }
@@ -135,30 +144,25 @@ static int refused(struct source *src, int err)
 	return source_because(src, err, "%s", strerror(-err));
 }
 
-int source_set(struct source *src, const struct change *ch)
+int source_set(struct source *src, const struct new_limit *l)
 {
-	struct kvcache_tenant_info t = { 0 };
+	/* What is counted in pages needs no pool: a page is a byte of it. */
+	const struct kvcache_pool_info p = { .id = l->pool, .page_size = 1 };
+	const struct limit limit = {
+		.kind = l->pages == UINT64_MAX ? LIMIT_MAX : LIMIT_BYTES,
+		.bytes = l->pages,
+	};
+	struct change ch = { .set = KVCACHE_SET_LIMITS,
+			     .deadline_ns = UINT64_MAX };
+	struct target t = { src, l };
 	struct kvcache_tenant_set s;
-	int err = source_open(src), i;
+	int err = source_open(src);
 
-	for (i = 0; !err && i < SET_TRIES; i++) {
-		err = look_up(src, ch, &t);
-		if (err)
-			return err;
-		s = (struct kvcache_tenant_set){
-			.set = KVCACHE_SET_LIMITS,
-			.tenant = ch->tenant,
-			.pool = ch->pool,
-			.revision = t.revision + 1,
-			.min = ch->which == 'm' ? ch->pages : t.min,
-			.low = ch->which == 'l' ? ch->pages : t.low,
-			.max = ch->which == 'M' ? ch->pages : t.max,
-			.deadline_ns = KVCACHE_TIME_NEVER,
-		};
-		err = kvc_call(src->kvc, KVCACHE_NR_TENANT_SET, &s);
-		if (err != -ESTALE && err != -EEXIST)
-			return err ? refused(src, err) : 0;
-		err = 0;
-	}
-	return err ? err : refused(src, -ESTALE);
+	if (err)
+		return err;
+	*(l->which == 'm' ? &ch.min : l->which == 'l' ? &ch.low : &ch.max) =
+		limit;
+	src->why[0] = 0;
+	err = change_make(src->kvc, &ch, &p, look_up, &t, &s);
+	return err && !src->why[0] ? refused(src, err) : err;
 }

@@ -24,6 +24,8 @@
  * @tenant: [@ntenants] tenants, once for each pool
  * @client: [@nclients] clients, once for each pool in which they have something
  * @cpool: [@nclients] in which pool
+ * @has_waits: @waits is known: the backend counts them, and shows them to us
+ * @waits: [pool] requests that had to wait and do not any more
  */
 struct sample {
 	double at;
@@ -37,6 +39,8 @@ struct sample {
 	struct kvcache_client_info *client;
 	uint32_t *cpool;
 	size_t nclients;
+	bool has_waits;
+	uint64_t waits[KVCACHE_MAX_POOLS];
 };
 
 /*
@@ -51,20 +55,22 @@ const struct kvcache_pool_info *sample_pool(const struct sample *s,
 					    uint32_t id);
 
 /**
- * struct change - a limit to be set
+ * struct new_limit - a limit to be set
  * @tenant: its number
+ * @name: and its name, of both the one that was asked about
  * @pool: of which pool
  * @which: 'm' min, 'l' low, 'M' max
  * @pages: the limit
  */
-struct change {
+struct new_limit {
 	uint32_t tenant;
+	char name[KVCACHE_NAME_LEN];
 	uint32_t pool;
 	char which;
 	uint64_t pages;
 };
 
 /* 0, or -errno, and @why has a sentence. */
-int source_set(struct source *src, const struct change *ch);
+int source_set(struct source *src, const struct new_limit *l);
 
 #endif /* TOP_SAMPLE_H */

@@ -84,6 +84,17 @@ const struct kvcache_pool_info *frame_pool_before(const struct frame *f,
 	return f->before ? sample_pool(f->before, id) : NULL;
 }
 
+double frame_waits(const struct frame *f, uint32_t pool)
+{
+	const struct kvcache_pool_info *is = sample_pool(f->now, pool);
+	const struct kvcache_pool_info *was = frame_pool_before(f, pool);
+
+	if (!is || !was || !f->now->has_waits || !f->before->has_waits)
+		return -1;
+	return frame_rate(f, f->before->waits[was - f->before->pool],
+			  f->now->waits[is - f->now->pool]);
+}
+
 /* Tenants are listed pool by pool, by ascending number. */
 static const struct kvcache_tenant_info *
 tenant_before(const struct frame *f, const struct kvcache_tenant_info *t,

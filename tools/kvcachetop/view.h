@@ -48,13 +48,13 @@ enum mode { MODE_LIST, MODE_HELP, MODE_FILTER, MODE_VALUE, MODE_ASK };
  * @key: [section] the selected row: tenant or client, and pool
  * @index: [section] where it was, for when it is gone
  * @top: [section] the first row that is shown
+ * @shown: [section] bit: this column is shown; set by layout_frame()
  * @pages: count pages, not bytes
  * @batch: all rows, nothing selected, no line of keys
  * @interval: seconds between two samples
  * @mode: what keys do
  * @input: what was typed
  * @change: what is about to be set
- * @name: of whom
  * @old: its limit until then
  * @message: in the last line, until the next key
  */
@@ -66,13 +66,13 @@ struct view {
 	uint64_t key[SECTIONS];
 	size_t index[SECTIONS];
 	size_t top[SECTIONS];
+	uint32_t shown[SECTIONS];
 	bool pages;
 	bool batch;
 	double interval;
 	enum mode mode;
 	char input[64];
-	struct change change;
-	char name[KVCACHE_NAME_LEN];
+	struct new_limit change;
 	uint64_t old;
 	char message[384];
 };
@@ -127,6 +127,9 @@ double frame_rate(const struct frame *f, uint64_t was, uint64_t is);
 /* The same pool in the sample before, or NULL. */
 const struct kvcache_pool_info *frame_pool_before(const struct frame *f,
 						  uint32_t id);
+
+/* Requests a second that had to wait, of a pool; negative where unknown. */
+double frame_waits(const struct frame *f, uint32_t pool);
 
 /* ---- layout.c ------------------------------------------------------------- */
 

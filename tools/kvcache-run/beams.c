@@ -278,6 +278,9 @@ static int follow_alone(struct search *b)
 		     b->ids[i].v[n]; n++)
 			;
 		ret = kvc_seq_truncate(b->seq[i], n);
+		/* The window before that is gone. */
+		if (ret == -ENODATA)
+			ret = kvc_seq_truncate(b->seq[i], 0);
 	}
 	return ret;
 }

@@ -109,9 +109,9 @@ stress)
 debug)
 	# Everything, in kernels that watch: $build/linux/ has them.
 	for kernel in debug ${FULL:+kcsan}; do
-		with_refs -n dev -d nbd -d "$importer" -t 1200 -T 400 -e KVCACHE_MODEL= \
+		with_refs -n dev -d nbd -d "$importer" -t 2400 -T 600 -e KVCACHE_MODEL= \
 			"$build/linux/$kernel" dev
-		run -n stress -t 1800 -T 900 -e "KILLS=${KILLS:-300}" \
+		run -n stress -t 3600 -T 1200 -e "KILLS=${KILLS:-300}" \
 			-e "SEED=${SEED:-}" \
 			-e "FUZZ_SECONDS=${FUZZ_SECONDS:-${fuzz:-60}}" \
 			-f "$build/kunit-$kernel/kvcache_kunit.ko" \

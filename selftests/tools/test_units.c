@@ -4,6 +4,7 @@
  * understood is refused, and writes nothing.
  */
 #include "harness.h"
+#include "name.h"
 #include "units.h"
 
 #define UNTOUCHED 0x5a5a5a5a5a5a5a5aULL
@@ -135,6 +136,26 @@ TEST(shown)
 	EXPECT_STREQ("500 ms", human_time(500000000, buf));
 	EXPECT_STREQ("10 min", human_time(600000000000, buf));
 	EXPECT_STREQ("never", human_time(UINT64_MAX, buf));
+}
+
+TEST(names)
+{
+	const char *const bad[] = { "", ".", ".a", "a b", "a/b", "a\n", "\xff",
+		"a*", "#2" };
+	char longest[65];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		EXPECT_FALSE(name_ok(bad[i]));
+	EXPECT_TRUE(name_ok("a"));
+	EXPECT_TRUE(name_ok("-Az09._-"));
+	memset(longest, 'a', 64);
+	longest[64] = 0;
+	EXPECT_FALSE(name_ok(longest));
+	longest[63] = 0;
+	EXPECT_TRUE(name_ok(longest));
+	/* Inode numbers that outlive a kvcachefs are made of it. */
+	EXPECT_EQ(name_hash("a"), 0xe40c292cU ^ 0xe40cU);
+	EXPECT_NE(name_hash("a"), name_hash("b"));
 }
 
 TEST_HARNESS_MAIN

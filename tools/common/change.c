@@ -59,7 +59,7 @@ const struct limit *change_fill(const struct change *ch,
 	return NULL;
 }
 
-int change_make(struct kvc *kvc, const struct change *ch,
+int change_make(records_call *call, void *who, const struct change *ch,
 		const struct kvcache_pool_info *p,
 		int (*find)(void *arg, struct kvcache_tenant_info *t),
 		void *arg, struct kvcache_tenant_set *s)
@@ -74,7 +74,7 @@ int change_make(struct kvc *kvc, const struct change *ch,
 		if (change_fill(ch, &t, p, s))
 			return -ERANGE;
 		s->revision = t.revision + 1;
-		err = kvc_call(kvc, KVCACHE_NR_TENANT_SET, s);
+		err = call(who, KVCACHE_NR_TENANT_SET, s);
 		if (err != -ESTALE && err != -EEXIST)
 			return err;
 	}

@@ -11,8 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <kvcache/kvcache.h>
+#include <kvcache/uapi.h>
 
+#include "records.h"
 #include "units.h"
 
 /**
@@ -65,7 +66,8 @@ const struct limit *change_fill(const struct change *ch,
 
 /**
  * change_make() - make a change
- * @kvc: who may administer
+ * @call: asks as who may administer
+ * @who: for @call
  * @ch: what is asked for
  * @p: pool of the limits
  * @find: reads the tenant as it is now; what it returns but 0 is the end
@@ -75,7 +77,7 @@ const struct limit *change_fill(const struct change *ch,
  * Return: 0; what @find returned; -ERANGE a limit is less than a page, but not
  * 0; -ESTALE others change it all the time; or an errno of KVCACHE_TENANT_SET.
  */
-int change_make(struct kvc *kvc, const struct change *ch,
+int change_make(records_call *call, void *who, const struct change *ch,
 		const struct kvcache_pool_info *p,
 		int (*find)(void *arg, struct kvcache_tenant_info *t),
 		void *arg, struct kvcache_tenant_set *s);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "name.h"
 #include "util.h"
 
 const struct ctl_option ctl_options[OPT_NR] = {
@@ -395,12 +396,9 @@ int args_page(const struct ctl *c, uint64_t *out)
 
 int args_name(const char *what, const char *name)
 {
-	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz"
-			  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-
-	if (n && !name[n] && n < KVCACHE_NAME_LEN && *name != '.')
+	if (name_ok(name))
 		return 0;
-	complain("%s \"%s\": give a name of 1 to %d letters, digits, \".\", \"-\" and \"_\", the first no \".\"",
-		 what, name, KVCACHE_NAME_LEN - 1);
+	complain("%s \"%s\": give " NAME_RULE, what, name,
+		 KVCACHE_NAME_LEN - 1);
 	return CTL_USAGE;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admin.h"
 #include "ctl.h"
 #include "util.h"
 
@@ -145,16 +146,19 @@ int ctl_read(struct ctl *c, unsigned int nr, void *arg, const char *what)
 	return err ? ctl_refused(c, err, remedies, "%s", what) : 0;
 }
 
-/* Nobody is tenant 0: whoever may flush one is told that there is no such. */
+int ctl_ask(void *arg, unsigned int nr, void *cmd)
+{
+	return kvc_call(arg, nr, cmd);
+}
+
 int ctl_admin(struct ctl *c)
 {
-	struct kvcache_tenant_ref ref = { .tenant = 0 };
 	int err;
 
 	if (ctl_open(c))
 		return -1;
-	err = kvc_call(c->kvc, KVCACHE_NR_TENANT_FLUSH, &ref);
-	if (err == -ENOENT)
+	err = admin_probe(ctl_ask, c->kvc);
+	if (!err)
 		return 0;
 	return ctl_refused(c, err, NULL, "%s", command_name(c->command));
 }

@@ -143,6 +143,8 @@ int ctl_open(struct ctl *c);
 int ctl_read(struct ctl *c, unsigned int nr, void *arg, const char *what);
 /* Attach; 0, or -1 after a complaint. */
 int ctl_attach(struct ctl *c);
+/* A records_call of @arg, a struct kvc. */
+int ctl_ask(void *arg, unsigned int nr, void *cmd);
 /* Open, and may the caller administer? 0, or -1 after a complaint. */
 int ctl_admin(struct ctl *c);
 

@@ -303,7 +303,7 @@ int cmd_tenant_set(struct ctl *c)
 	if (!p)
 		return ctl_pool(c) ? 0 : -1;	/* says that there is none */
 	where = (struct where){ c, p->id };
-	err = change_make(c->kvc, &ch, p, find, &where, &s);
+	err = change_make(ctl_ask, c->kvc, &ch, p, find, &where, &s);
 	if (err == -ERANGE)
 		return less_than_a_page(c, &ch, change_fill(&ch, &none, p, &s),
 					p);

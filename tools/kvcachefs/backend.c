@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admin.h"
 #include "fs.h"
+#include "name.h"
 
 static void disconnect(struct fs *fs)
 {
@@ -19,18 +21,21 @@ static void disconnect(struct fs *fs)
 	fs->kvc = NULL;
 }
 
-/* Nobody is tenant 0: whoever may flush one is told that there is no such. */
+static int ask(void *arg, unsigned int nr, void *cmd)
+{
+	return kvc_call(arg, nr, cmd);
+}
+
 static int who_am_i(struct fs *fs)
 {
-	struct kvcache_tenant_ref nobody = { .tenant = 0 };
 	struct kvcache_attach a = { .by = KVCACHE_ATTACH_AUTO };
 	int err;
 
-	err = kvc_call(fs->kvc, KVCACHE_NR_TENANT_FLUSH, &nobody);
-	fs->admin = err == -ENOENT;
+	err = admin_probe(ask, fs->kvc);
+	fs->admin = !err;
 	fs->blind = false;
-	if (fs->admin || err != -EPERM)
-		return fs->admin ? 0 : err;
+	if (err != -EPERM)
+		return err;
 	if (fs->tenant) {
 		a.by = KVCACHE_ATTACH_NAME;
 		snprintf(a.name, sizeof(a.name), "%s", fs->tenant);
@@ -120,11 +125,7 @@ int fs_call(struct fs *fs, unsigned int nr, void *arg)
 
 static uint32_t *hint_of(struct fs *fs, const char *name)
 {
-	uint32_t h = 2166136261u;
-
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * 16777619;
-	return &fs->hint[(h ^ h >> 15) % FS_HINTS];
+	return &fs->hint[name_hash(name) % FS_HINTS];
 }
 
 int fs_tenant(struct fs *fs, uint32_t pool, uint32_t id,

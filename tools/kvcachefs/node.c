@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs.h"
+#include "name.h"
 
 /* Bits of an inode number, from the highest: kind, file, count, tag, number. */
 #define KIND_SHIFT	60
@@ -77,11 +78,7 @@ struct fs_node node_of(fuse_ino_t ino)
 
 static uint32_t tag_of(const char *name)
 {
-	uint32_t h = 2166136261u;
-
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * 16777619;
-	return (h ^ h >> 16) & TAG_MASK;
+	return name_hash(name) & TAG_MASK;
 }
 
 struct fs_node node_pool(const struct kvcache_pool_info *p)

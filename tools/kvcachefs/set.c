@@ -15,6 +15,7 @@
 
 #include "change.h"
 #include "fs.h"
+#include "name.h"
 
 /* As for a file of cgroupfs: more is refused unread. */
 #define VALUE_MAX 4096
@@ -36,7 +37,7 @@ static bool same_user_namespace(pid_t pid)
  * The device asks for CAP_SYS_ADMIN, which root in a container may lack. The
  * caller waits for the answer, so its number is not yet another one's.
  */
-static bool may_administer(pid_t pid)
+static bool has_capability(pid_t pid)
 {
 	char path[64], line[128];
 	uint64_t caps = 0;
@@ -61,7 +62,7 @@ int set_allowed(struct fs *fs, const struct fuse_ctx *who)
 	if (!fs->admin || (who->uid && who->uid != fs->uid))
 		return -EPERM;
 	if (!strcmp(kvc_backend(fs->kvc), "device") &&
-	    !may_administer(who->pid))
+	    !has_capability(who->pid))
 		return -EPERM;
 	return 0;
 }
@@ -142,12 +143,17 @@ static int find(void *arg, struct kvcache_tenant_info *t)
 	return err == -ENOENT ? -ENODEV : err;
 }
 
+static int ask(void *arg, unsigned int nr, void *cmd)
+{
+	return fs_call(arg, nr, cmd);
+}
+
 static int make(struct fs *fs, const struct fs_node *n, const struct change *ch,
 		const struct kvcache_pool_info *p)
 {
 	struct whose whose = { fs, n, p->id };
 	struct kvcache_tenant_set s;
-	int err = change_make(fs->kvc, ch, p, find, &whose, &s);
+	int err = change_make(ask, fs, ch, p, find, &whose, &s);
 
 	return err == -ERANGE ? -EINVAL : err;
 }
@@ -202,13 +208,6 @@ int set_owner(struct fs *fs, const struct fs_node *n, const struct stat *st,
 	return make(fs, n, &ch, &fs->query.out_pools[0]);
 }
 
-static bool name_ok(const char *name)
-{
-	return *name != '.' &&
-	       !name[strspn(name, "abcdefghijklmnopqrstuvwxyz"
-			    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")];
-}
-
 /* The caller's, who alone may attach: as kvcachectl makes it. */
 int set_create(struct fs *fs, const char *name, const struct fuse_ctx *who,
 	       struct fs_node *out)
@@ -225,7 +224,7 @@ int set_create(struct fs *fs, const char *name, const struct fuse_ctx *who,
 
 	if (strlen(name) >= sizeof(s.name))
 		return -ENAMETOOLONG;
-	if (!name_ok(name))
+	if (!name_chars_ok(name))
 		return -EINVAL;
 	/* Tenants are listed by pool: it could not be seen. */
 	if (!fs->query.out_nr_pools)

@@ -237,7 +237,9 @@ TEST(the_rest)
 	};
 
 	EXPECT_EQ(true, has(&m, &few, "kvcache_tenant_clients{tenant=\"(rest)\"} 256"));
-	EXPECT_EQ(true, has(&m, &few, "kvcache_tenant_hits_total{tenant=\"(rest)\",pool=\"p1\"} 640"));
+	/* Once one of them is removed, that would go back. */
+	EXPECT_EQ(false, has(&m, &few, "kvcache_tenant_hits_total{tenant=\"(rest)\",pool=\"p1\"} 640"));
+	EXPECT_EQ(true, has(&m, &few, "kvcache_tenant_current_bytes{tenant=\"(rest)\",pool=\"p1\"} 25165824"));
 	EXPECT_EQ(true, has(&m, &few, "kvcache_tenant_max_bytes{tenant=\"(rest)\",pool=\"p0\"} 83886080"));
 	EXPECT_EQ(true, has(&m, &few, "kvcache_tenant_hits_total{tenant=\"t2\",pool=\"p1\"} 5"));
 	EXPECT_EQ(false, has(&m, &few, "kvcache_tenant_hits_total{tenant=\"t3\",pool=\"p1\"} 5"));

@@ -13,11 +13,29 @@ static void stamp(struct look *l, uint64_t seq)
 		l->last = seq;
 }
 
+/* That nothing is shown is of a moment, too. */
+static int look_nothing(records_call *call, void *arg, struct look *l,
+			struct records *out)
+{
+	struct kvcache_query q = { .flags = 0 };
+	int err = call(arg, KVCACHE_NR_QUERY, &q);
+
+	free(out->v);
+	*out = (struct records){ 0 };
+	if (!err)
+		stamp(l, q.out_seq);
+	return err;
+}
+
 static int look_list(records_call *call, void *arg, unsigned int nr,
-		     struct look *l, uint32_t pool, struct records *out)
+		     unsigned int what, struct look *l, uint32_t pool,
+		     struct records *out)
 {
 	int err = records_read(call, arg, nr, pool, out);
 
+	/* A pool that is gone is so, as well: the next look is without it. */
+	if (err == -ENOENT && what & LOOK_ANYBODY)
+		return look_nothing(call, arg, l, out);
 	if (err)
 		return err;
 	stamp(l, out->seq);
@@ -59,11 +77,11 @@ static int look_once(records_call *call, void *arg, unsigned int what,
 	for (i = 0; !err && i < l->query.out_nr_pools; i++) {
 		pool = l->query.out_pools[i].id;
 		if (what & LOOK_TENANTS)
-			err = look_list(call, arg, KVCACHE_NR_TENANT_GET, l,
-					pool, &l->tenant[i]);
+			err = look_list(call, arg, KVCACHE_NR_TENANT_GET,
+					what, l, pool, &l->tenant[i]);
 		if (!err && what & LOOK_CLIENTS)
-			err = look_list(call, arg, KVCACHE_NR_CLIENT_GET, l,
-					pool, &l->client[i]);
+			err = look_list(call, arg, KVCACHE_NR_CLIENT_GET,
+					what, l, pool, &l->client[i]);
 		if (!err && l->has_counters)
 			err = look_counters(call, arg, l, i);
 	}

@@ -19,6 +19,8 @@
 #define LOOK_TENANTS	(1U << 0)
 #define LOOK_CLIENTS	(1U << 1)
 #define LOOK_COUNTERS	(1U << 2)	/* where the backend has and shows them */
+/* To whom no tenant is shown (-ENOENT), there are none, and pools all the same. */
+#define LOOK_ANYBODY	(1U << 3)
 
 /**
  * struct look - what was seen

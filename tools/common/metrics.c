@@ -302,8 +302,12 @@ static void of_shares(struct writer *w, const struct metric *m, uint32_t i)
 	size_t k;
 
 	for (k = 0; k < w->nshare[i]; k++, s++) {
-		/* No sum of times is a time to live. */
-		if (m->as == METRIC_SECONDS && s->t == &w->rest[i])
+		/*
+		 * No sum of times is a time to live; a counter must not go
+		 * back, as its sum does when one of them is removed.
+		 */
+		if (s->t == &w->rest[i] && (m->as == METRIC_SECONDS ||
+					    m->type == METRIC_COUNTER))
 			continue;
 		lb.s[0] = w->labels.s + s->label;
 		lb.len[0] = s->len;

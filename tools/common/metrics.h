@@ -11,7 +11,7 @@
 #include "look.h"
 
 /* What look_read() is to read. */
-#define METRICS_LOOK	(LOOK_TENANTS | LOOK_COUNTERS)
+#define METRICS_LOOK	(LOOK_TENANTS | LOOK_COUNTERS | LOOK_ANYBODY)
 #define METRICS_TRIES	16		/* until it is of one moment */
 /* The tenant of all beyond metrics_opts.max_tenants: no name of one. */
 #define METRICS_REST	"(rest)"
@@ -21,13 +21,16 @@
 	"application/openmetrics-text; version=1.0.0; charset=utf-8"
 #define METRICS_TYPE_PROMETHEUS	"text/plain; version=0.0.4; charset=utf-8"
 
-enum metrics_format { METRICS_OPENMETRICS, METRICS_PROMETHEUS };
+enum metrics_format {
+	METRICS_OPENMETRICS, METRICS_PROMETHEUS, METRICS_FORMATS
+};
 
 /**
  * struct metrics_opts - how they are written
  * @format: in which text
  * @max_tenants: tenants that have series of their own, by their number; all
- *               others are summed up in one; 0: all have
+ *               others are summed up in one, but for counters, of which such
+ *               a sum would go back with each tenant removed; 0: all have
  * @inconsistent: looks so far that were not of one moment, this one included
  */
 struct metrics_opts {

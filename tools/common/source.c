@@ -61,8 +61,9 @@ static int attach(struct source *src)
 		snprintf(a.name, sizeof(a.name), "%s", src->as);
 	}
 	err = kvc_call(src->kvc, KVCACHE_NR_ATTACH, &a);
+	/* Not what is said of a user to whom nothing is shown. */
 	if (err == -ENOENT && src->as)
-		return source_because(src, err,
+		return source_because(src, -ESRCH,
 				      "tenant %s: there is none of this name: name another",
 				      src->as);
 	if (err == -ENOENT)

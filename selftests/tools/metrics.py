@@ -13,11 +13,14 @@ import threading
 import time
 
 import openmetrics
+from metrics_crowd import (one_look, polled, silent, slow, stopped,
+                           takes_nothing)
 from metrics_http import (answers, both_of_loopback, command_line, hostile,
-                          negotiates, parsed, refused, same_in_both, slow,
+                          meant, negotiates, parsed, refused, same_in_both,
                           socket_activation, unix_socket)
-from metrics_kit import (BUILD, ROOT, TMP, Broker, Client, Exporter, Tap,
-                         end_all, figure, http, need, same, scrape, until)
+from metrics_kit import (BUILD, ROOT, TMP, Broker, Client, Exporter, Skip, Tap,
+                         end_all, figure, http, need, same, scrape, until,
+                         works)
 
 PAGE = 64 << 10
 POOLS = ["main", "other"]
@@ -186,18 +189,6 @@ def consistent(values):
              get(values, "kvcache_pool_reclaimed_pages_total", **at), pool)
 
 
-def works(broker, stop, failed):
-    try:
-        c = Client(broker.path, "a")
-        while not stop.is_set():
-            pages = c.alloc(8)
-            if isinstance(pages, list):
-                c.free(c.publish(pages))
-        c.close()
-    except Exception as e:
-        failed.append(e)
-
-
 def under_load(where, broker):
     stop, failed, last = threading.Event(), [], {}
     t = threading.Thread(target=works, args=(broker, stop, failed))
@@ -295,29 +286,72 @@ def one_print(broker):
     same(os.listdir(out), ["k.prom"], "files")
 
 
-def few_tenants(broker):
-    """The others are summed up in one."""
+def few_tenants():
+    """The others are summed up in one, which has no counters."""
+    broker = Broker("--pool", "main=4M,page=64K", "--pool", "more=1M,page=64K",
+                    "--tenant", "a,min=1M", "--tenant", "b,max=1M,ttl=1s",
+                    "--tenant", "c,min=64K,max=2M", "--tenant", "d,low=128K",
+                    name="few")
+    clients = [Client(broker.path, t) for t in "abcd"]
+    for i, c in enumerate(clients):
+        c.free(c.publish(c.alloc(i + 3))[:i])
     all_of = openmetrics.values(parsed(once(broker), True))
     few = openmetrics.values(parsed(once(broker, "--max-tenants", "1"), True))
-    same({dict(k[1])["tenant"] for k in few if "tenant" in dict(k[1])},
-         {"a", "(rest)"}, "tenants")
-    for (name, labels), v in few.items():
+    tenant = {k for k in few if "tenant" in dict(k[1])}
+    same({dict(k[1])["tenant"] for k in tenant}, {"a", "(rest)"}, "tenants")
+    for name, labels in tenant:
         d = dict(labels)
-        if d.get("tenant") == "(rest)":
-            d["tenant"] = "b.b-0_9"
-        same(v, get(all_of, name, **d), name, labels)
-    same(once(broker, "--max-tenants", "2"), once(broker), "as many")
+        if d["tenant"] == "a":
+            want = get(all_of, name, **d)
+        else:
+            need(not name.endswith("_total"), name, "can go back")
+            want = sum(get(all_of, name, **{**d, "tenant": t}) for t in "bcd")
+        same(few[name, labels], want, name, labels)
+    same(get(few, "kvcache_tenant_current_bytes", tenant="(rest)",
+             pool="main"), (4 + 5 + 6) * PAGE)
+    same({n for n, labels in few if dict(labels).get("tenant") == "(rest)"},
+         {n for n, labels in tenant if not n.endswith("_total")
+          and n != "kvcache_tenant_ttl_seconds"}, "what the rest has")
+    same(once(broker, "--max-tenants", "4"), once(broker), "as many")
+    for c in clients:
+        c.close()
+    broker.end()
+
+
+def as_nobody(broker, *args):
+    """What user 65534 sees, who has no capability."""
+    if os.geteuid():
+        raise Skip("only root can become another user")
+    if not os.path.exists("/usr/bin/setpriv"):
+        raise Skip("no setpriv")
+    return subprocess.run(
+        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+         f"{TMP}/x", "-d", broker.path, "--once", "--format", "openmetrics",
+         *args], capture_output=True, timeout=60)
+
+
+def a_stranger(broker):
+    """Who is of no tenant sees pools, and no tenant."""
+    p = as_nobody(broker)
+    need(p.returncode == 0, p.stderr)
+    families = parsed(p.stdout)
+    values = openmetrics.values(families)
+    same([k for k in values if "tenant" in dict(k[1])], [], "tenants")
+    need("kvcache_pool_waits" not in families, sorted(families))
+    want = openmetrics.values(parsed(once(broker), True))
+    for key in values:
+        same(values[key], want[key], key)
+    for pool in POOLS:
+        need(get(values, "kvcache_pool_size_bytes", pool=pool) > 0, pool)
+    p = as_nobody(broker, "--tenant", "none")
+    same((p.returncode, p.stdout), (1, b""), p.stderr)
+    need(b"there is none of this name" in p.stderr, p.stderr)
 
 
 def a_member(broker):
     """Who may not administer sees one tenant, and no more of pools."""
-    if os.geteuid() or not os.path.exists("/usr/bin/setpriv"):
-        return
     broker.ctl("tenant", "set", "b.b-0_9", "--owner", "65534")
-    p = subprocess.run(
-        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
-         "sh", "-c", 'exec "$0" -d "$1" --once --format openmetrics',
-         f"{TMP}/x", broker.path], capture_output=True, timeout=60)
+    p = as_nobody(broker)
     need(p.returncode == 0, p.stderr)
     families = parsed(p.stdout)
     need("kvcache_pool_waits" not in families and
@@ -383,6 +417,8 @@ def many():
     x = Exporter(broker.path, log="many-exporter.log")
     times = []
     for _ in range(7):
+        # As nobody polls it: looks have pauses between them.
+        time.sleep(0.3)
         begin = time.monotonic()
         body = scrape(x.port)
         times.append(time.monotonic() - begin)
@@ -428,23 +464,37 @@ def all_tests():
     tap.check("the table of the documentation", documented, at)
     tap.check("rules and dashboard", used_by_rules, at)
     tap.check("a print", one_print, broker)
-    tap.check("few tenants have series", few_tenants, broker)
+    tap.check("few tenants have series", few_tenants)
     a.close()
     b.close()
     tap.check("under load", under_load, at, broker)
     tap.check("which text is wanted", negotiates, at)
     tap.check("answers", answers, at)
     tap.check("requests that are none", hostile, at, x)
+    tap.check("whom a request means", meant, at)
     tap.check("clients that are slow", slow, at, x)
+    tap.check("400 that are silent", silent, at, x)
+    tap.check("one look for all who ask", one_look, at, broker)
+    tap.check("clients that poll", polled, broker)
     tap.check("what is refused", command_line, broker)
     tap.check("a Unix socket", unix_socket, broker)
     tap.check("both addresses of loopback", both_of_loopback, broker)
     tap.check("sockets that were passed", socket_activation, broker)
+    tap.check("one who is of no tenant", a_stranger, broker)
     tap.check("a member of a tenant", a_member, broker)
+    tap.check("a broker that was stopped", stopped, broker)
     admin.close()
     tap.check("a broker that is gone, and back", gone_and_back, at, broker, x)
     tap.check("it ends", lambda: same(x.end(), 0, x.said()))
     tap.check("a thousand tenants", many)
+    crowd = Broker("--pool", "main=4M,page=64K", "--pool", "more=1M,page=64K",
+                   name="crowd")
+    admin = Client(crowd.path)
+    for i in range(4090):
+        admin.create(f"tenant-{i:04}")
+    tap.check("clients that take nothing", takes_nothing, crowd)
+    admin.close()
+    crowd.end()
 
 
 try:

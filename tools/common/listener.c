@@ -114,6 +114,14 @@ static int bind_at(const struct sockaddr_un *a, const struct listener_how *how)
 		fd = -1;
 	}
 	umask(mask);
+	if (fd >= 0 && how->has_group &&
+	    lchown(a->sun_path, (uid_t)-1, how->group)) {
+		complain("%s: group %u: %s: give a group that you are of",
+			 a->sun_path, how->group, strerror(errno));
+		unlink(a->sun_path);
+		close(fd);
+		fd = -1;
+	}
 	return fd;
 }
 

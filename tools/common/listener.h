@@ -14,6 +14,8 @@
  * @option: how another path is given, for complaints: "--socket PATH"
  * @type: SOCK_SEQPACKET or SOCK_STREAM
  * @mode: who may connect
+ * @has_group: it is to be @group's
+ * @group: whose members are those of @mode
  * @folder_mode: of the folder that it is in, if that is made
  */
 struct listener_how {
@@ -21,6 +23,8 @@ struct listener_how {
 	const char *option;
 	int type;
 	mode_t mode;
+	bool has_group;
+	gid_t group;
 	mode_t folder_mode;
 };
 

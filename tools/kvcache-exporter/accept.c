@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * accept.c - which text a client wants.
+ * accept.c - what a client asked: which text it wants, and whom it means.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -91,4 +93,30 @@ enum metrics_format accept_format(const char *accept)
 	/* The older text for all who do not ask for the other one by name. */
 	return open > 0 && open >= text ? METRICS_OPENMETRICS :
 					  METRICS_PROMETHEUS;
+}
+
+/*
+ * Names of others can be made to mean 127.0.0.1, by which a web page would read
+ * what is here: only names are taken that no name server answers for.
+ */
+bool accept_host(const char *host)
+{
+	size_t len = strcspn(host, ":");
+	char name[INET_ADDRSTRLEN];
+	struct in_addr a;
+
+	if (*host == '[')
+		len = strcspn(host, "]") + 1;
+	if (len < strlen(host) &&
+	    (host[len] != ':' ||
+	     strspn(host + len + 1, "0123456789") != strlen(host + len + 1)))
+		return false;
+	if (is(host, len, "localhost") || is(host, len, "[::1]"))
+		return true;
+	if (len >= sizeof(name))
+		return false;
+	memcpy(name, host, len);
+	name[len] = 0;
+	return inet_pton(AF_INET, name, &a) == 1 &&
+	       ntohl(a.s_addr) >> 24 == IN_LOOPBACKNET;
 }

@@ -2,105 +2,72 @@
 /*
  * http.c - requests and their answers.
  *
- * Each connection is for one request and ends within EXPORTER_DEADLINE_S,
- * whatever its client does; there are EXPORTER_CONNECTIONS of them at a socket,
- * and others wait until the kernel lets them in. So nobody who is slow keeps
- * others out for longer than that.
+ * An answer with metrics is of a look that began after it was asked for, and all
+ * who asked before that look began get the same one, which is held in memory
+ * once. Looks have pauses between them, so that no number of clients keeps the
+ * ledger from those who work with it.
  */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include <microhttpd.h>
-
-#include "exporter.h"
+#include "http.h"
 #include "service.h"
 #include "util.h"
 
-/**
- * struct link - a connection
- * @fd: its socket
- * @since: when it began
- * @cut: it was cut off
- * @next: in http.links
- * @at: what points to it
- */
-struct link {
-	int fd;
-	double since;
-	bool cut;
-	struct link *next;
-	struct link **at;
-};
-
-/**
- * struct http - what is answered
- * @x: with what
- * @daemon: one for each socket, @nr of them
- * @nr: their number
- * @links: connections
- * @ended: one of them has ended
- */
-struct http {
-	struct exporter *x;
-	struct MHD_Daemon *daemon[EXPORTER_LISTENERS];
-	unsigned int nr;
-	struct link *links;
-	bool ended;
-};
-
 /* ---- answers ---------------------------------------------------------- */
 
-static enum MHD_Result reply(struct MHD_Connection *c, unsigned int status,
-			     const char *type, struct MHD_Response *r)
+/* Takes over @t. */
+static enum MHD_Result reply(struct MHD_Connection *c, struct text *t)
 {
-	enum MHD_Result ret = MHD_NO;
+	struct link *l = link_of(c);
+	enum MHD_Result ret;
 
-	if (!r)
+	if (!t)
 		return MHD_NO;
-	if (MHD_add_response_header(r, "Content-Type", type) == MHD_YES &&
-	    MHD_add_response_header(r, "Connection", "close") == MHD_YES &&
-	    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff") ==
-	    MHD_YES && (status != MHD_HTTP_METHOD_NOT_ALLOWED ||
-			MHD_add_response_header(r, "Allow", "GET, HEAD") ==
-			MHD_YES))
-		ret = MHD_queue_response(c, status, r);
-	MHD_destroy_response(r);
+	if (l)
+		l->state = LINK_ANSWERED;
+	ret = MHD_queue_response(c, t->status, t->r);
+	text_put(t);
 	return ret;
 }
 
-static enum MHD_Result reply_text(struct MHD_Connection *c, unsigned int status,
-				  const char *text)
+static enum MHD_Result reply_line(struct MHD_Connection *c, unsigned int status,
+				  const char *line)
 {
-	char *line = xasprintf("%s\n", text);
-	struct MHD_Response *r;
-
-	r = MHD_create_response_from_buffer(strlen(line), line,
-					    MHD_RESPMEM_MUST_FREE);
-	if (!r)
-		free(line);
-	return reply(c, status, "text/plain; charset=utf-8", r);
+	return reply(c, text_line(status, line));
 }
 
+/* The first time it is asked for, and once more when it is there. */
 static enum MHD_Result reply_metrics(struct http *h, struct MHD_Connection *c)
 {
 	const char *accept = MHD_lookup_connection_value(c, MHD_HEADER_KIND,
 							 "Accept");
-	enum metrics_format format = accept_format(accept);
-	struct buffer b = { 0 };
-	struct MHD_Response *r;
+	struct link *l = link_of(c);
 
-	if (scrape(h->x, format, &b))
-		return reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE,
-				  h->x->src.why);
-	r = MHD_create_response_from_buffer(b.len, b.s, MHD_RESPMEM_MUST_FREE);
-	if (!r)
-		free(b.s);
-	return reply(c, MHD_HTTP_OK, format == METRICS_OPENMETRICS ?
-		     METRICS_TYPE_OPENMETRICS : METRICS_TYPE_PROMETHEUS, r);
+	if (!l)
+		return MHD_NO;
+	if (l->state == LINK_READY)
+		return reply(c, text_get(l->text));
+	if (h->looking && now() - h->looking >= EXPORTER_ANSWER_S)
+		return reply_line(c, MHD_HTTP_SERVICE_UNAVAILABLE,
+				  EXPORTER_NO_ANSWER);
+	l->state = LINK_WAITS;
+	l->asked = now();
+	l->format = accept_format(accept);
+	MHD_suspend_connection(c);
+	return MHD_YES;
+}
+
+/* A page of another site that calls itself by a name of its own. */
+static bool is_meant(const struct door *d, struct MHD_Connection *c)
+{
+	const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND,
+						       "Host");
+
+	return !d->loopback || !host || accept_host(host);
 }
 
 /* What comes with a request is not read: it ends with the connection. */
@@ -109,78 +76,91 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c,
 			      const char *version, const char *data,
 			      size_t *len, void **state)
 {
-	struct http *h = arg;
+	struct door *d = arg;
 
+	if (!is_meant(d, c))
+		return reply_line(c, MHD_HTTP_FORBIDDEN,
+				  "who asks at loopback has to mean it: ask for localhost, 127.0.0.1 or [::1], not for another name");
 	if (strcmp(method, "GET") && strcmp(method, "HEAD"))
-		return reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+		return reply_line(c, MHD_HTTP_METHOD_NOT_ALLOWED,
 				  "there is nothing to be changed here: use GET");
 	if (!strcmp(url, "/metrics"))
-		return reply_metrics(h, c);
+		return reply_metrics(d->h, c);
 	if (!strcmp(url, "/healthz") || !strcmp(url, "/-/healthy"))
-		return reply_text(c, MHD_HTTP_OK, "ok");
+		return reply_line(c, MHD_HTTP_OK, "ok");
 	if (!strcmp(url, "/"))
-		return reply_text(c, MHD_HTTP_OK,
+		return reply_line(c, MHD_HTTP_OK,
 				  "kvcache-exporter " KVC_VERSION ": metrics are at /metrics");
-	return reply_text(c, MHD_HTTP_NOT_FOUND,
+	return reply_line(c, MHD_HTTP_NOT_FOUND,
 			  "there is no such page: metrics are at /metrics");
 }
 
-/* ---- connections ------------------------------------------------------ */
+/* ---- looks ------------------------------------------------------------ */
 
-static void link_begins(struct http *h, struct MHD_Connection *c, void **state)
+/* For all who wait, and not sooner than the last one lets us. */
+static void look(struct http *h)
 {
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	unsigned int formats = 0;
 	struct link *l;
 
-	if (!info)
+	if (h->looking || now() < h->next)
 		return;
-	l = xcalloc(1, sizeof(*l));
-	*l = (struct link){
-		.fd = info->connect_fd, .since = now(), .next = h->links,
-		.at = &h->links,
-	};
-	if (l->next)
-		l->next->at = &l->next;
-	h->links = l;
-	*state = l;
-}
-
-static void link_ends(struct http *h, void **state)
-{
-	struct link *l = *state;
-
-	if (!l)
-		return;
-	*l->at = l->next;
-	if (l->next)
-		l->next->at = l->at;
-	free(l);
-	*state = NULL;
-	h->ended = true;
-}
-
-static void notified(void *arg, struct MHD_Connection *c, void **state,
-		     enum MHD_ConnectionNotificationCode code)
-{
-	if (code == MHD_CONNECTION_NOTIFY_STARTED)
-		link_begins(arg, c, state);
-	else
-		link_ends(arg, state);
-}
-
-/* The library bounds only how long a client says nothing at all. */
-static void cut_off(struct http *h)
-{
-	double t = now();
-	struct link *l;
-
-	for (l = h->links; l; l = l->next) {
-		if (l->cut || t - l->since < EXPORTER_DEADLINE_S)
+	TAILQ_FOREACH(l, &h->links, list) {
+		if (l->state != LINK_WAITS)
 			continue;
-		shutdown(l->fd, SHUT_RDWR);
-		l->cut = true;
+		l->looked = true;
+		formats |= 1U << l->format;
 	}
+	if (!formats)
+		return;
+	h->looking = now();
+	looker_look(h->looker, formats);
+}
+
+/* What was seen; or in both, why nothing was. */
+static void take_texts(struct http *h, struct text **text)
+{
+	struct looker *k = h->looker;
+	unsigned int f;
+
+	for (f = 0; f < METRICS_FORMATS; f++) {
+		text[f] = NULL;
+		if (k->err) {
+			text[f] = text_line(MHD_HTTP_SERVICE_UNAVAILABLE,
+					    h->x->src.why);
+		} else if (k->text[f].s) {
+			text[f] = text_new(MHD_HTTP_OK,
+					   f == METRICS_OPENMETRICS ?
+					   METRICS_TYPE_OPENMETRICS :
+					   METRICS_TYPE_PROMETHEUS,
+					   k->text[f].s, k->text[f].len);
+			k->text[f].s = NULL;
+			if (!text[f])
+				continue;
+			text[f]->total = &h->texts;
+			h->texts += text[f]->len;
+		}
+	}
+}
+
+static void looked(struct http *h)
+{
+	struct text *text[METRICS_FORMATS];
+	double pause = EXPORTER_PAUSE * h->looker->took;
+	struct link *l;
+	unsigned int f;
+
+	h->looking = 0;
+	h->next = now() + (pause < EXPORTER_PAUSE_S ? pause : EXPORTER_PAUSE_S);
+	take_texts(h, text);
+	TAILQ_FOREACH(l, &h->links, list) {
+		if (l->state == LINK_WAITS && l->looked)
+			link_ready(l, text[l->format]);
+	}
+	http_run(h);
+	links_make_room(h, text);
+	for (f = 0; f < METRICS_FORMATS; f++)
+		text_put(text[f]);
 }
 
 /* ---- the loop --------------------------------------------------------- */
@@ -190,80 +170,129 @@ static void says(void *arg, const char *fmt, va_list ap)
 {
 }
 
-static int begin(struct http *h, int *fd)
+static int begin(struct http *h, int *fd, bool loopback)
 {
-	struct MHD_Daemon *d;
+	struct door *d = &h->door[h->nr];
 
-	d = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-			     answer, h,
-			     MHD_OPTION_EXTERNAL_LOGGER, says, NULL,
-			     MHD_OPTION_LISTEN_SOCKET, *fd,
-			     MHD_OPTION_CONNECTION_LIMIT, EXPORTER_CONNECTIONS,
-			     MHD_OPTION_CONNECTION_TIMEOUT, EXPORTER_DEADLINE_S,
-			     MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-			     (size_t)EXPORTER_HEADER,
-			     MHD_OPTION_NOTIFY_CONNECTION, notified, h,
-			     MHD_OPTION_END);
-	if (!d)
+	*d = (struct door){ .h = h, .loopback = loopback };
+	/* Their number is bounded in links.c, which knows whom to cut off. */
+	d->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ERROR_LOG |
+				     MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+				     answer, d,
+				     MHD_OPTION_EXTERNAL_LOGGER, says, NULL,
+				     MHD_OPTION_LISTEN_SOCKET, *fd,
+				     MHD_OPTION_CONNECTION_LIMIT,
+				     EXPORTER_CONNECTIONS + 64,
+				     MHD_OPTION_CONNECTION_TIMEOUT,
+				     EXPORTER_DEADLINE_S,
+				     MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				     (size_t)EXPORTER_HEADER,
+				     MHD_OPTION_NOTIFY_CONNECTION,
+				     links_notified, d,
+				     MHD_OPTION_END);
+	if (!d->daemon)
 		return complain("libmicrohttpd does not start: %s",
 				strerror(errno));
 	*fd = -1;
-	h->daemon[h->nr++] = d;
+	h->nr++;
 	return 0;
+}
+
+/* At most a second, or until the next look: for ppoll(). */
+static struct timespec patience(const struct http *h)
+{
+	double t = now(), wait = 1;
+	const struct link *l;
+
+	TAILQ_FOREACH(l, &h->links, list)
+		if (l->state == LINK_WAITS && !h->looking &&
+		    h->next - t < wait)
+			wait = h->next - t;
+	if (wait < 0)
+		wait = 0;
+	return (struct timespec){
+		.tv_sec = wait >= 1, .tv_nsec = wait < 1 ? wait * 1e9 : 0,
+	};
 }
 
 /* Until something comes, or is late. */
 static int wait_for_any(struct http *h, const sigset_t *mask)
 {
-	const struct timespec second = { .tv_sec = 1 }, none = { .tv_sec = 0 };
-	const struct timespec *patience = h->links ? &second : NULL;
-	struct pollfd p[EXPORTER_LISTENERS];
+	struct timespec wait = patience(h);
+	bool forever = TAILQ_EMPTY(&h->links);
+	struct pollfd p[EXPORTER_LISTENERS + 1];
 	const union MHD_DaemonInfo *info;
 	MHD_UNSIGNED_LONG_LONG ms;
 	unsigned int i;
 
 	for (i = 0; i < h->nr; i++) {
-		info = MHD_get_daemon_info(h->daemon[i],
+		info = MHD_get_daemon_info(h->door[i].daemon,
 					   MHD_DAEMON_INFO_EPOLL_FD);
 		p[i] = (struct pollfd){
 			.fd = info ? info->epoll_fd : -1, .events = POLLIN,
 		};
-		if (MHD_get_timeout(h->daemon[i], &ms) == MHD_YES && !ms)
-			patience = &none;
+		if (MHD_get_timeout(h->door[i].daemon, &ms) != MHD_YES || ms)
+			continue;
+		wait = (struct timespec){ .tv_sec = 0 };
+		forever = false;
 	}
-	return ppoll(p, h->nr, patience, mask);
+	p[i] = (struct pollfd){ .fd = h->looker->fd, .events = POLLIN };
+	return ppoll(p, h->nr + 1, forever ? NULL : &wait, mask);
 }
 
 /* Once more when one has ended: only then are others let in in its place. */
-static void run(struct http *h)
+void http_run(struct http *h)
 {
 	unsigned int i;
 
 	do {
 		h->ended = false;
 		for (i = 0; i < h->nr; i++)
-			MHD_run(h->daemon[i]);
+			MHD_run(h->door[i].daemon);
 	} while (h->ended);
+}
+
+static int serve(struct http *h, const sigset_t *mask,
+		 volatile sig_atomic_t *stop)
+{
+	while (!*stop) {
+		if (wait_for_any(h, mask) < 0 && errno != EINTR)
+			return complain("poll: %s", strerror(errno));
+		http_run(h);
+		if (looker_done(h->looker))
+			looked(h);
+		links_late(h);
+		look(h);
+	}
+	return 0;
 }
 
 int http_serve(struct exporter *x, struct sockets *s, const sigset_t *mask,
 	       volatile sig_atomic_t *stop)
 {
-	struct http h = { .x = x };
+	/* Of a thread that may be left behind. */
+	static struct looker looker;
+	struct http h = { .x = x, .looker = &looker };
+	struct link *l;
 	unsigned int i;
-	int err = 0;
+	int err = looker_start(&looker, x);
 
+	if (err)
+		return err;
+	TAILQ_INIT(&h.links);
 	for (i = 0; !err && i < s->nr; i++)
-		err = begin(&h, &s->fd[i]);
+		err = begin(&h, &s->fd[i], s->loopback[i]);
 	if (!err)
 		service_notify("READY=1");
-	while (!err && !*stop) {
-		if (wait_for_any(&h, mask) < 0 && errno != EINTR)
-			err = complain("poll: %s", strerror(errno));
-		run(&h);
-		cut_off(&h);
+	if (!err)
+		err = serve(&h, mask, stop);
+	/* The library ends with nothing that is suspended. */
+	TAILQ_FOREACH(l, &h.links, list) {
+		if (l->state == LINK_WAITS)
+			link_ready(l, NULL);
 	}
 	for (i = 0; i < h.nr; i++)
-		MHD_stop_daemon(h.daemon[i]);
+		MHD_stop_daemon(h.door[i].daemon);
+	x->stuck = !looker_stop(&looker);
 	return err;
 }

@@ -2,6 +2,7 @@
 /*
  * main.c - kvcache-exporter: begin, and end.
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static int serve(struct exporter *x)
 
 int main(int argc, char **argv)
 {
-	static struct exporter x;
+	static struct exporter x;	/* beyond a thread that is stuck */
 	const char *named;
 	int err = options_parse(argc, argv, &x);
 
@@ -67,7 +68,10 @@ int main(int argc, char **argv)
 			 named);
 		return 1;
 	}
+	/* Texts of megabytes go back to the system, as soon as they are sent. */
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	err = x.opts.once ? scrape_once(&x) : serve(&x);
-	source_close(&x.src);
+	if (!x.stuck)
+		source_close(&x.src);
 	return err ? 1 : 0;
 }

@@ -3,6 +3,7 @@
  * options.c - the command line.
  */
 #include <getopt.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static const char help[] =
 "      --allow-remote    take addresses that other machines reach, too: whoever can\n"
 "                        connect is answered\n"
 "      --mode MODE       who may connect to unix:PATH (0660)\n"
+"      --group GROUP     whose members those are (of the user who runs it)\n"
 "      --max-tenants N   series of their own for so many tenants only; the others are\n"
 "                        summed up as tenant \"(rest)\"\n"
 "      --once            print metrics and end\n"
@@ -34,7 +36,7 @@ static const char help[] =
 "Metrics are at /metrics; /healthz says that the exporter itself is alive.\n"
 "Exit status: 0; 1 refused or failed; 2 usage.\n";
 
-enum { OPT_REMOTE = 256, OPT_MODE, OPT_MAX_TENANTS, OPT_ONCE, OPT_FORMAT };
+enum { OPT_REMOTE = 256, OPT_MODE, OPT_GROUP, OPT_MAX_TENANTS, OPT_ONCE, OPT_FORMAT };
 
 static const struct option longopts[] = {
 	{ "device", required_argument, NULL, 'd' },
@@ -42,6 +44,7 @@ static const struct option longopts[] = {
 	{ "listen", required_argument, NULL, 'l' },
 	{ "allow-remote", no_argument, NULL, OPT_REMOTE },
 	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "max-tenants", required_argument, NULL, OPT_MAX_TENANTS },
 	{ "once", no_argument, NULL, OPT_ONCE },
 	{ "output", required_argument, NULL, 'o' },
@@ -60,6 +63,18 @@ static int set_mode(struct options *o, const char *s)
 		return complain("--mode \"%s\": give 0600 for the own user, 0660 for its group, too, or 0666 for all",
 				s);
 	o->mode = v;
+	return 0;
+}
+
+static int set_group(struct options *o, const char *s)
+{
+	struct group *gr = getgrnam(s);
+	uint64_t id;
+
+	if (!gr && !parse_u64(s, 0, UINT32_MAX - 1, &id))
+		return complain("--group \"%s\": no such group", s);
+	o->group = gr ? gr->gr_gid : id;
+	o->has_group = true;
 	return 0;
 }
 
@@ -99,6 +114,8 @@ static int set(struct exporter *x, int opt, const char *arg)
 		return 0;
 	case OPT_MODE:
 		return set_mode(o, arg);
+	case OPT_GROUP:
+		return set_group(o, arg);
 	case OPT_MAX_TENANTS:
 		if (parse_u64(arg, 1, UINT32_MAX, &o->metrics.max_tenants))
 			return 0;

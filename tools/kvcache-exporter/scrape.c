@@ -40,30 +40,47 @@ static void say(struct exporter *x, int err)
 		complain("%s", err ? x->src.why : "the backend is there again");
 }
 
-int scrape(struct exporter *x, enum metrics_format format, struct buffer *out)
+static int write_texts(struct exporter *x, const struct look *l,
+		       unsigned int formats, struct buffer *text)
 {
 	struct metrics_opts o = x->opts.metrics;
+	unsigned int f;
+	int err = 0;
+
+	o.inconsistent = x->inconsistent;
+	for (f = 0; !err && f < METRICS_FORMATS; f++) {
+		o.format = f;
+		if (formats & 1U << f)
+			err = metrics_write(l, &o, &text[f]);
+	}
+	for (f = 0; err && f < METRICS_FORMATS; f++) {
+		free(text[f].s);
+		text[f] = (struct buffer){ 0 };
+	}
+	return err ? source_because(&x->src, err, "no memory") : 0;
+}
+
+int scrape(struct exporter *x, unsigned int formats, struct buffer *text,
+	   double *took)
+{
 	bool fresh = !x->src.kvc;
 	static struct look l;
+	double begin = now();
 	int err = look(x, &l);
 
 	/* That connection was to one that may have been started anew. */
 	if (err && !fresh)
 		err = look(x, &l);
+	*took = now() - begin;
 	say(x, err);
+	memset(text, 0, METRICS_FORMATS * sizeof(*text));
 	if (err)
 		return err;
 	if (!look_is_one(&l))
 		x->inconsistent++;
-	o.format = format;
-	o.inconsistent = x->inconsistent;
-	err = metrics_write(&l, &o, out);
+	err = write_texts(x, &l, formats, text);
 	look_free(&l);
-	if (!err)
-		return 0;
-	free(out->s);
-	*out = (struct buffer){ 0 };
-	return source_because(&x->src, err, "no memory");
+	return err;
 }
 
 /* ---- once ------------------------------------------------------------- */
@@ -102,15 +119,17 @@ static int replace(const char *path, const struct buffer *b)
 
 int scrape_once(struct exporter *x)
 {
-	struct buffer b = { 0 };
-	int err = scrape(x, x->opts.metrics.format, &b);
+	const enum metrics_format f = x->opts.metrics.format;
+	struct buffer text[METRICS_FORMATS];
+	double took;
+	int err = scrape(x, 1U << f, text, &took);
 
 	if (err)
 		return complain("%s", x->src.why);
 	if (x->opts.output)
-		err = replace(x->opts.output, &b);
-	else if (write_all(STDOUT_FILENO, b.s, b.len))
+		err = replace(x->opts.output, &text[f]);
+	else if (write_all(STDOUT_FILENO, text[f].s, text[f].len))
 		err = complain("standard output: %s", strerror(errno));
-	free(b.s);
+	free(text[f].s);
 	return err;
 }

@@ -19,7 +19,8 @@
 #include "service.h"
 #include "util.h"
 
-#define BACKLOG	128
+#define BACKLOG		SOMAXCONN
+#define SEND_BUFFER	(128 << 10)
 
 union address {
 	struct sockaddr any;
@@ -41,8 +42,16 @@ static bool is_loopback(const union address *a)
 	return false;
 }
 
+/* What nobody reads is then here once, as text, and not again in the kernel. */
 static int add(struct sockets *s, int fd)
 {
+	const int room = SEND_BUFFER;
+	union address a;
+	socklen_t len = sizeof(a);
+
+	s->loopback[s->nr] = !getsockname(fd, &a.any, &len) &&
+			     a.any.sa_family != AF_UNIX && is_loopback(&a);
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	s->fd[s->nr++] = fd;
 	return 0;
 }
@@ -158,13 +167,16 @@ static int listen_address(struct sockets *s, const char *where, bool remote)
 
 /* ---- Unix ------------------------------------------------------------- */
 
-static int listen_path(struct sockets *s, const char *path, mode_t mode)
+static int listen_path(struct sockets *s, const char *path,
+		       const struct options *o)
 {
 	const struct listener_how how = {
 		.who = "exporter",
 		.option = "--listen unix:PATH",
 		.type = SOCK_STREAM,
-		.mode = mode,
+		.mode = o->mode,
+		.has_group = o->has_group,
+		.group = o->group,
 		.folder_mode = 0755,
 	};
 	int fd;
@@ -226,7 +238,7 @@ int sockets_open(struct sockets *s, const struct options *o)
 			return complain("--listen %s: %d sockets are enough",
 					o->listen[i], EXPORTER_LISTENERS);
 		if (!strncmp(o->listen[i], "unix:", 5))
-			err = listen_path(s, o->listen[i] + 5, o->mode);
+			err = listen_path(s, o->listen[i] + 5, o);
 		else
 			err = listen_address(s, o->listen[i], o->remote);
 	}

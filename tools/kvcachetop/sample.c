@@ -163,6 +163,6 @@ int source_set(struct source *src, const struct new_limit *l)
 	*(l->which == 'm' ? &ch.min : l->which == 'l' ? &ch.low : &ch.max) =
 		limit;
 	src->why[0] = 0;
-	err = change_make(src->kvc, &ch, &p, look_up, &t, &s);
+	err = change_make(source_ask, src, &ch, &p, look_up, &t, &s);
 	return err && !src->why[0] ? refused(src, err) : err;
 }

@@ -354,4 +354,115 @@ CASE(cyclic_window)
 	kit_close(&k);
 }
 
+/* @n beams of a prompt of @len tokens, each with a token of its own. */
+static void begin_beams(struct kit *k, struct kvc_seq **s, uint32_t n,
+			uint32_t len, uint32_t own, uint32_t first)
+{
+	struct kvc_item items[8];
+	uint32_t t[16], u[8], i;
+
+	kit_count(t, len, first);
+	kit_count(u, n, first + 50);
+	s[0] = kit_begin(k, t, len, NULL);
+	for (i = 1; i < n; i++)
+		ASSERT_EQ(0, kvc_seq_fork(s[0], &s[i]));
+	for (i = 0; i < n; i++)
+		items[i] = (struct kvc_item) { s[i], u + i, own };
+	if (own)
+		ASSERT_EQ(0, kit_step(k, items, n, NULL));
+	for (i = 0; i < n; i++)
+		kit_check(k, s[i]);
+}
+
+/*
+ * c3.1: 8 beams, 2 pages of prompt in common and one of each: 10 of 24. A request
+ * that is there twice is refused; so is what does not fit, and nothing changes.
+ */
+CASE(beams_in_blocks)
+{
+	struct kvc_seq *s[8], *q[8], *third, *hog;
+	struct kvc_item items[2];
+	uint32_t t[9], i;
+	struct kit k;
+
+	kit_open(&k, SPEC(4, 24));
+	kit_count(t, 9, 500);
+	begin_beams(&k, s, 8, 8, 1, 0);
+	EXPECT_EQ(2 + 8, kit_used(&k));
+	EXPECT_EQ(14, kit_room(&k));
+	items[0] = items[1] = (struct kvc_item) { s[0], t, 1 };
+	EXPECT_EQ(-EINVAL, kvc_batch_plan(k.b, items, 2));
+	begin_beams(&k, q, 8, 8, 1, 100);
+	ASSERT_EQ(0, kit_hog(&k, 2, &hog));
+	EXPECT_EQ(2, kit_room(&k));
+	third = kit_seq(&k, NULL);
+	EXPECT_EQ(-ENOSPC, kit_add(&k, third, t, 9));
+	EXPECT_EQ(2, kit_room(&k));
+	EXPECT_EQ(0, kvc_seq_pages(third));
+	for (i = 0; i < 8; i++) {
+		kit_check(&k, s[i]);
+		kvc_seq_free(s[i], 0);
+		kit_check(&k, q[i]);
+		kvc_seq_free(q[i], 0);
+	}
+	kvc_seq_free(third, 0);
+	kvc_seq_free(hog, 0);
+	EXPECT_EQ(24, kit_room(&k));
+	kit_close(&k);
+}
+
+/* c3.1: beams that have nothing of their own yet. */
+CASE(beams_share_all_blocks)
+{
+	struct kvc_seq *s[8];
+	struct kit k;
+
+	kit_open(&k, SPEC(4, 24));
+	begin_beams(&k, s, 8, 9, 0, 0);
+	EXPECT_EQ(3, kit_used(&k));
+	for (int i = 0; i < 8; i++) {
+		EXPECT_EQ(3, kvc_seq_pages(s[i]));
+		kvc_seq_free(s[i], 0);
+	}
+	kit_close(&k);
+}
+
+/* c3.14: draft tokens that are taken back: before, or after they count. */
+CASE(rewind_of_draft_tokens)
+{
+	static const uint32_t lens[] = { 8, 10 };
+	uint32_t t[16], i, late, keep = 0, had;
+	struct kvc_item item;
+	struct kvc_seq *s;
+	struct kit k;
+
+	for (i = 0; i < NR(lens); i++) {
+		for (late = 0; late < 2; late++) {
+			kit_open(&k, SPEC(8, 8));
+			kit_count(t, 16, 0);
+			s = kit_begin(&k, t, lens[i], NULL);
+			had = kit_used(&k);
+			item = (struct kvc_item) { s, t + lens[i], 4 };
+			ASSERT_EQ(0, kvc_batch_plan(k.b, &item, 1));
+			kit_append(&k, &item, 1, NULL);
+			/* At a boundary that took a page, inside none. */
+			EXPECT_EQ(2, kit_used(&k));
+			if (late) {
+				ASSERT_EQ(0, kvc_batch_commit(k.b));
+				ASSERT_EQ(0, kvc_seq_truncate(s, lens[i]));
+			} else {
+				ASSERT_EQ(0, kvc_batch_accept(k.b, &keep));
+			}
+			EXPECT_EQ(had, kit_used(&k));
+			EXPECT_EQ(1 + i, had);
+			EXPECT_EQ(lens[i], kvc_seq_len(s));
+			kit_check(&k, s);
+			ASSERT_EQ(0, kit_add(&k, s, t, 3));
+			kit_check(&k, s);
+			kvc_seq_free(s, 0);
+			kit_close(&k);
+		}
+	}
+}
+
 TEST_HARNESS_MAIN

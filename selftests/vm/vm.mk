@@ -67,7 +67,8 @@ $(O)/languages.tar: selftests/dev/languages.sh \
 device-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 	$(wildcard selftests/conformance/test_*.c) \
 	$(patsubst %,selftests/unit/test_%.c,cmd cmd_values cmd_counters seq \
-		prefix batch revoke predict dedup limits save restore))
+		prefix batch revoke predict dedup limits save restore \
+		seq_remove seq_shift seq_static seq_reorder))
 
 scenario-tests := $(patsubst selftests/%.c,$(O)/selftests/%,\
 	$(wildcard selftests/scenarios/test_*.c))

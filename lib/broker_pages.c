@@ -154,6 +154,8 @@ static int map_at(char *at, size_t bytes, int prot, int fd)
 {
 	if (mmap(at, bytes, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return -errno;
+	/* Where memfds can have huge pages if asked (shmem_enabled=advise). */
+	madvise(at, bytes, MADV_HUGEPAGE);
 	/* A child is no client. */
 	return madvise(at, bytes, MADV_DONTFORK) ? -errno : 0;
 }

@@ -261,7 +261,14 @@ static int open_local(struct kvc *ctx, const struct kvc_open_opts *o)
 	return err ? no_local(ctx, err, o) : 0;
 }
 
-static int open_device(struct kvc *ctx, const char *path)
+/* The other remedy, for who wants pages and not to look at those of others. */
+static const char *or_local(const struct kvc_open_opts *o)
+{
+	return o->flags & KVC_OPEN_UNATTACHED ? "" : ", or open \"local\"";
+}
+
+static int open_device(struct kvc *ctx, const char *path,
+		       const struct kvc_open_opts *o)
 {
 	int rc = kvc_sys_dev_open(path, &ctx->sys);
 
@@ -271,18 +278,19 @@ static int open_device(struct kvc *ctx, const char *path)
 	case -EACCES:
 	case -EPERM:
 		return kvc_fail(ctx, rc,
-				"%s: %s; its group may open it: join that, or open \"local\"",
-				path, strerrordesc_np(-rc));
+				"%s: %s; its group may open it: join that%s",
+				path, strerrordesc_np(-rc), or_local(o));
 	case -ENXIO:
 	case -ENODEV:
 		/* A node that somebody made by hand. */
 		return kvc_fail(ctx, -ENXIO,
-				"%s: there is no such device: load the module (modprobe kvcache), or open \"local\"",
-				path);
+				"%s: there is no such device: load the module (modprobe kvcache), or have udev make the node anew%s",
+				path, or_local(o));
 	case -ENOTTY:
 	case -EINVAL:
-		return kvc_fail(ctx, -EINVAL, "%s: not a device of kvcache",
-				path);
+		return kvc_fail(ctx, -EINVAL,
+				"%s: not a device of kvcache: name /dev/kvcache%s",
+				path, or_local(o));
 	case -EPROTO:
 		return kvc_fail(ctx, rc,
 				"%s: another version of the ABI than this library's %u; use the module and the library of one release",
@@ -291,7 +299,8 @@ static int open_device(struct kvc *ctx, const char *path)
 	return kvc_fail(ctx, rc, "%s: %s", path, strerrordesc_np(-rc));
 }
 
-static int open_broker(struct kvc *ctx, const char *path)
+static int open_broker(struct kvc *ctx, const char *path,
+		       const struct kvc_open_opts *o)
 {
 	int rc = kvc_sys_broker_open(path, &ctx->sys);
 
@@ -301,24 +310,25 @@ static int open_broker(struct kvc *ctx, const char *path)
 	case -EACCES:
 	case -EPERM:
 		return kvc_fail(ctx, rc,
-				"%s: %s; its group may connect: join that, start a broker of your own (kvcache-broker --user), or open \"local\"",
-				path, strerrordesc_np(-rc));
+				"%s: %s; its group may connect: join that, or start a broker of your own (kvcache-broker --user)%s",
+				path, strerrordesc_np(-rc), or_local(o));
 	case -ECONNREFUSED:
 		return kvc_fail(ctx, rc,
-				"%s: nobody listens: its broker has ended; start kvcache-broker, or open \"local\"",
-				path);
+				"%s: nobody listens: its broker has ended; start kvcache-broker%s",
+				path, or_local(o));
 	case -EPROTOTYPE:
 	case -ENOTTY:
-		return kvc_fail(ctx, -EINVAL, "%s: not a socket of kvcache-broker",
-				path);
+		return kvc_fail(ctx, -EINVAL,
+				"%s: not a socket of kvcache-broker: name the one that it made%s",
+				path, or_local(o));
 	case -EPROTO:
 		return kvc_fail(ctx, rc,
 				"%s: another version of the ABI than this library's %u; use the broker and the library of one release",
 				path, KVCACHE_ABI_VERSION);
 	case -ETIMEDOUT:
 		return kvc_fail(ctx, rc,
-				"%s: the broker does not answer: if it is stopped let it go on, else start it anew; or KVCACHE=local keeps the pages in this process",
-				path);
+				"%s: the broker does not answer: if it is stopped let it go on, else start it anew%s",
+				path, or_local(o));
 	case -ENOTCONN:
 		return kvc_fail(ctx, rc,
 				"%s: the broker hung up: it has too many clients, or is about to end; its log says which",
@@ -328,24 +338,25 @@ static int open_broker(struct kvc *ctx, const char *path)
 }
 
 /* A path is a device or a broker's socket: say what is the matter with it. */
-static int open_path(struct kvc *ctx, const char *path)
+static int open_path(struct kvc *ctx, const char *path,
+		     const struct kvc_open_opts *o)
 {
 	struct stat st;
 
 	if (stat(path, &st) && errno == EACCES)
 		return kvc_fail(ctx, -EACCES,
-				"%s: %s on the folders above it: open another, or \"local\"",
-				path, strerrordesc_np(EACCES));
+				"%s: %s on the folders above it: have them opened, or name another%s",
+				path, strerrordesc_np(EACCES), or_local(o));
 	if (stat(path, &st))
 		return kvc_fail(ctx, -ENODEV,
-				"%s: %s; load the module (modprobe kvcache), start kvcache-broker, or open \"local\"",
-				path, strerrordesc_np(errno));
+				"%s: %s; load the module (modprobe kvcache), or start kvcache-broker%s",
+				path, strerrordesc_np(errno), or_local(o));
 	if (S_ISCHR(st.st_mode))
-		return open_device(ctx, path);
+		return open_device(ctx, path, o);
 	if (S_ISSOCK(st.st_mode))
-		return open_broker(ctx, path);
-	return kvc_fail(ctx, -EINVAL, "%s: neither a device nor a socket",
-			path);
+		return open_broker(ctx, path, o);
+	return kvc_fail(ctx, -EINVAL, "%s: neither a device nor a socket: name /dev/kvcache, or the socket of a broker%s",
+			path, or_local(o));
 }
 
 /* Nothing was named: the device, a broker, or this process if allowed. */
@@ -359,7 +370,7 @@ static int open_first(struct kvc *ctx, const struct kvc_open_opts *o)
 	if (run && *run == '/' && strlen(run) < sizeof(user) - sizeof(BROKER_DIR))
 		snprintf(user, sizeof(user), "%s" BROKER_DIR, run);
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		rc = *paths[i] ? open_path(ctx, paths[i]) : -ENODEV;
+		rc = *paths[i] ? open_path(ctx, paths[i], o) : -ENODEV;
 		if (rc != -ENODEV)
 			return rc;
 	}
@@ -381,14 +392,14 @@ static int open_sys(struct kvc *ctx, const char *where,
 		where = getenv("KVCACHE");
 	if (!where || !*where)
 		return open_first(ctx, o);
-	if (*where == '/')
-		return open_path(ctx, where);
 	if (!strncmp(where, "local:", 6))
 		rc = parse_local(ctx, where + 6, env, o);
+	else if (strchr(where, '/'))
+		return open_path(ctx, where, o);
 	else if (strcmp(where, "local"))
 		rc = kvc_fail(ctx, -EINVAL,
-			      "\"%s\": \"local\", a device or a socket can be opened",
-			      where);
+			      "\"%s\": give the path of a device or a socket, with a \"/\" in it%s",
+			      where, or_local(o));
 	return rc ? rc : open_local(ctx, o);
 }
 

@@ -82,11 +82,13 @@ what_is_there()
 	: >"$tmp/file"
 	says 1 "$tmp/none: No such file" "modprobe kvcache" \
 		-d "$tmp/none" info &&
-		says 1 "$tmp/file: neither a device nor a socket" "" \
+		says 1 "$tmp/file: neither a device nor a socket" "name /dev/kvcache" \
 			info -d "$tmp/file" &&
-		says 1 "/dev/null: not a device of kvcache" "" \
+		says 1 "/dev/null: not a device of kvcache" "name /dev/kvcache" \
 			info -d /dev/null &&
-		says 1 '--device ""' "path of a device" info -d '' &&
+		says 2 '--device ""' "path of a device" info -d '' &&
+		says 2 '--pool ".x"' "give a name" ps -p .x &&
+		says 2 '--tenant "a b"' "give a name" ps -t 'a b' &&
 		says 1 '--device "local"' "name a device" info -d local &&
 		says 1 '"nonsense"' "a device" info -d nonsense || return
 	KVCACHE=local says 1 'KVCACHE "local"' "seen by it alone" info &&

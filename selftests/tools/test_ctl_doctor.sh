@@ -52,6 +52,8 @@ well()
 	echo 'CapEff:	0000000000200000' >"$r/proc/self/status"
 	echo 'always [madvise] never' \
 		>"$r/sys/kernel/mm/transparent_hugepage/enabled"
+	echo 'always within_size [advise] never deny force' \
+		>"$r/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 	printf 'processor\t: 0\nflags\t\t: fpu sse2 fma avx f16c avx2 bmi2\n' \
 		>"$r/proc/cpuinfo"
 	echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.154.05  Thu' \
@@ -176,7 +178,8 @@ echo 'fuse 1 0 - Live 0x0' >"$r/proc/modules"
 check "a node without the module" node_left
 with "a node that is another device" \
 	"rm '$r/dev/kvcache'; ln -s /dev/null '$r/dev/kvcache'" \
-	1 node-other wrong "/dev/kvcache: not a device of kvcache" ""
+	1 node-other wrong "/dev/kvcache: not a device of kvcache" \
+	"name the device that the module made"
 
 # An answer of another version of the ABI, from whoever is asked.
 other_abi()
@@ -236,6 +239,9 @@ with "locked memory" \
 with "huge pages off" \
 	"echo 'always madvise [never]' >'$r/sys/kernel/mm/transparent_hugepage/enabled'" \
 	0 thp-off note "huge pages are off" "echo madvise"
+with "huge pages off for a broker's pages" \
+	"echo 'always within_size advise [never] deny force' >'$r/sys/kernel/mm/transparent_hugepage/shmem_enabled'" \
+	0 thp-shmem-off note "off for memfds" "echo advise"
 with "a kernel without huge pages" \
 	"rm '$r/sys/kernel/mm/transparent_hugepage/enabled'" \
 	0 thp-absent note "has no transparent huge pages" \
@@ -313,6 +319,11 @@ if [ "$(id -u)" -eq 0 ] && needs setpriv; then
 	check "a socket in a folder that is open to all" tells 1 broker-owner \
 		wrong "somebody else may be listening" "closed to others"
 	chmod 755 "$r/run/kvcache"
+	# Of one stranger, both of them.
+	chown 65533 "$socket" "$r/run/kvcache"
+	check "a socket in the folder of a stranger" tells 1 broker-owner \
+		wrong "is of user 65533, and should be of 0" "ss -xlp"
+	chown 0 "$socket" "$r/run/kvcache"
 	ctl=$build/kvcachectl
 else
 	skip "as a user" "needs root, and setpriv"
@@ -372,4 +383,19 @@ named_none()
 	[ $got -eq 1 ] && grep -q "^wrong  broker .*no $tmp/none" "$tmp/said"
 }
 check "what was named and is not there" named_none
+# What is named is what is looked at, from wherever.
+named_from_here()
+{
+	cd "$tmp" || return
+	env -u KVCACHE_DOCTOR_ROOT "$ctl" doctor -d ./none >"$tmp/said"
+	got=$?
+	cat "$tmp/said"
+	[ $got -eq 1 ] && grep -q "^wrong  broker .*no ./none" "$tmp/said" ||
+		return
+	"$ctl" doctor -d none >"$tmp/said" 2>&1
+	got=$?
+	cat "$tmp/said"
+	[ $got -eq 2 ] && grep -q '"none": give the path' "$tmp/said"
+}
+check "what was named by a path from here" named_from_here
 tap_end

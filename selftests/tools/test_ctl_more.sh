@@ -151,9 +151,10 @@ alias_refusals()
 {
 	refuses 1 'tenant "x"' "kvcachectl list" list x &&
 		refuses 1 'tenant "x"' "tenant ls" limit x 1M &&
-		refuses 2 '--max "10X"' "64M" limit a 10X &&
-		refuses 2 '--max "101%"' "64M" limit-percent a 101 &&
-		refuses 2 '--max "%"' "64M" limit-percent a '' &&
+		refuses 2 'LIMIT "10X"' "64M" limit a 10X &&
+		refuses 2 'PERCENT "101"' "0 to 100" limit-percent a 101 &&
+		refuses 2 'PERCENT ""' "0 to 100" limit-percent a '' &&
+		refuses 2 'PERCENT "1M"' "0 to 100" limit-percent a 1M &&
 		refuses 2 "limit: something is missing" "NAME LIMIT" limit a &&
 		refuses 1 'tenant "x"' "tenant ls" delete x &&
 		refuses 2 '--interval "0"' "seconds" watch -n 0 &&
@@ -181,16 +182,28 @@ check "aliases that are refused" unchanged alias_refusals
 check "watch" watched
 check "delete" deleted
 
+no_such_tenant()
+{
+	refuses 1 'tenant "nosuch"' "tenant ls" ps -t nosuch &&
+		refuses 1 'tenant "nosuch"' "tenant ls" page ls -t nosuch &&
+		refuses 2 "-x: no option of ps" "--help" ps -xj
+}
+check "lists of a tenant that is not there" no_such_tenant
+
 # ---- completion -----------------------------------------------------------
 
-# completes WORD... = WORD...: those, and no others, for the last of the former.
+# completes WORD... = WORD...: those, and no others, for the last of the former;
+# "==" is a word "=" of the line.
 completes()
 {
 	PATH=$build:$PATH bash --norc -c '
 		. "$1"
 		shift
 		COMP_WORDS=(kvcachectl)
-		while [ "$1" != = ]; do COMP_WORDS+=("$1"); shift; done
+		while [ "$1" != = ]; do
+			COMP_WORDS+=("${1/#==/=}")
+			shift
+		done
 		shift
 		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 		_kvcachectl
@@ -212,7 +225,19 @@ completion()
 		completes ps -p '' = main &&
 		completes --device "$KVCACHE" pool dr = drain &&
 		completes limit-percent b = b && completes limit '' = a b &&
-		completes tenant create '' =
+		completes tenant create '' = &&
+		completes limit a '' = && completes tenant set a '' = &&
+		completes tenant grant a '' = a b &&
+		completes tenant grant a b '' = &&
+		completes list a '' = a b &&
+		completes ps --pool == = main &&
+		completes ps --pool == ma = main &&
+		completes ps --pool == main -t '' = a b &&
+		completes tenant --device "$KVCACHE" rm '' = a b &&
+		completes footprint --pool '' = || return
+	# Names are those of the backend that the line names.
+	KVCACHE=$tmp/none completes --device "$KVCACHE" tenant rm '' = a b &&
+		KVCACHE=$tmp/none completes ps -d "$KVCACHE" -t '' = a b
 }
 completion_has_all()
 {

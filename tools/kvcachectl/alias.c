@@ -161,8 +161,19 @@ int cmd_watch(struct ctl *c)
 
 /* ---- changes ---------------------------------------------------------- */
 
+/* Complaints are about what was typed, not about the option that it becomes. */
+static int no_limit(const struct ctl *c, const char *what, const char *give)
+{
+	complain("%s \"%s\": give %s", what, c->arg[1], give);
+	return CTL_USAGE;
+}
+
 int cmd_limit(struct ctl *c)
 {
+	struct limit l;
+
+	if (!parse_limit(c->arg[1], &l))
+		return no_limit(c, "LIMIT", "a size such as 64M or 1.5G, max, or a share of the pool from 0% to 100%");
 	c->value[OPT_MAX] = c->arg[1];
 	return cmd_tenant_set(c);
 }
@@ -170,13 +181,15 @@ int cmd_limit(struct ctl *c)
 int cmd_limit_percent(struct ctl *c)
 {
 	size_t n = strlen(c->arg[1]);
+	struct limit l;
 	char *share;
 	int ret;
 
 	share = xasprintf("%s%s", c->arg[1],
 			  n && c->arg[1][n - 1] == '%' ? "" : "%");
 	c->value[OPT_MAX] = share;
-	ret = cmd_tenant_set(c);
+	ret = parse_limit(share, &l) ? cmd_tenant_set(c) :
+	      no_limit(c, "PERCENT", "a share of the pool from 0 to 100");
 	c->value[OPT_MAX] = NULL;
 	free(share);
 	return ret;

@@ -189,6 +189,15 @@ static bool is_end(const char *arg)
 	return arg && !strcmp(arg, "--");
 }
 
+/* What getopt_long() did not like: in a cluster of letters it is one of them. */
+static const char *culprit(char *const *argv, char buf[3])
+{
+	if (optopt <= 0 || optopt >= 256 || argv[optind - 1][1] == '-')
+		return argv[optind - 1];
+	snprintf(buf, 3, "-%c", optopt);
+	return buf;
+}
+
 /*
  * Options up to the next argument, or to "--", behind which getopt_long() must
  * not be called again; 0 or CTL_USAGE.
@@ -196,6 +205,7 @@ static bool is_end(const char *arg)
 static int take_options(struct ctl *c, int argc, char **argv, uint64_t opts)
 {
 	static struct accepted a;
+	char letter[3];
 	int o;
 
 	accept(&a, opts);
@@ -203,12 +213,13 @@ static int take_options(struct ctl *c, int argc, char **argv, uint64_t opts)
 	while (!is_end(argv[optind]) &&
 	       (o = getopt_long(argc, argv, a.shorts, a.longs, NULL)) != -1) {
 		if (o == ':') {
-			complain("%s: give a value behind it", argv[optind - 1]);
+			complain("%s: give a value behind it",
+				 culprit(argv, letter));
 			return CTL_USAGE;
 		}
 		if (o == '?') {
 			complain("%s: no option of%s%s: --help shows them",
-				 argv[optind - 1], c->command ? " " :
+				 culprit(argv, letter), c->command ? " " :
 				 " kvcachectl itself",
 				 c->command ? command_name(c->command) : "");
 			return CTL_USAGE;
@@ -284,6 +295,22 @@ static int take_command(struct ctl *c, int argc, char **argv)
 	return 0;
 }
 
+/* What every command takes so, if it takes it: 0 or CTL_USAGE. */
+static int check_values(const struct ctl *c)
+{
+	const char *device = c->value[OPT_DEVICE];
+
+	if (device && !*device) {
+		complain("--device \"\": give the path of a device or of a broker's socket");
+		return CTL_USAGE;
+	}
+	if (c->value[OPT_TENANT] && args_name("--tenant", c->value[OPT_TENANT]))
+		return CTL_USAGE;
+	if (c->value[OPT_POOL] && args_name("--pool", c->value[OPT_POOL]))
+		return CTL_USAGE;
+	return 0;
+}
+
 int args_parse(struct ctl *c, int argc, char **argv)
 {
 	const uint64_t common = OPTS_COMMON | OPT(VERSION);
@@ -318,7 +345,7 @@ int args_parse(struct ctl *c, int argc, char **argv)
 		return 1;
 	}
 	if (c->nargs >= c->command->min && c->nargs <= c->command->max)
-		return 0;
+		return check_values(c);
 	if (c->nargs > c->command->max)
 		complain("%s: %s is too much: give %s", command_name(c->command),
 			 c->arg[c->command->max], c->command->max ?

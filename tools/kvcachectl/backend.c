@@ -40,8 +40,6 @@ int ctl_open(struct ctl *c)
 		return 0;
 	if (named && !*named)
 		named = NULL;
-	if (where && !named)
-		return complain("--device \"\": give the path of a device or of a broker's socket");
 	if (named && !strncmp(named, "local", 5))
 		return complain("%s \"%s\": the pages of one process are seen by it alone: name a device or a broker's socket",
 				where ? "--device" : "KVCACHE", named);

@@ -44,7 +44,7 @@ static void option_value(enum ctl_opt o)
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		if (values[i].opt == o)
 			words = values[i].words;
-	/* Where there are two of one name, names are offered. */
+	/* Two have one name, one of footprint and one of all others. */
 	if (o == OPT_POOL_SIZE)
 		return;
 	printf("\t");
@@ -55,12 +55,21 @@ static void option_value(enum ctl_opt o)
 		print_words(words);
 		printf("' ;;\n");
 	} else if (o == OPT_TENANT || o == OPT_POOL) {
-		printf("words=$(_kvcachectl_names %s) ;;\n", opt->name);
+		printf("[[ $given = footprint* ]] || words=$(_kvcachectl_names %s \"$device\")\n\t\t[ -n \"$words\" ] || return ;;\n",
+		       opt->name);
 	} else if (!strcmp(opt->arg, "PATH") || !strcmp(opt->arg, "FILE")) {
 		printf("COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
 	} else {
 		printf("return ;;\n");
 	}
+}
+
+/* Words of a line up to the last that is a name, or as many as there may be. */
+static int names_of_args(const struct ctl_command *cmd)
+{
+	if (strstr(cmd->args, "..."))
+		return 1000;
+	return 2 + !!cmd->name + !!strstr(cmd->args, "NAME TO");
 }
 
 /* What completes a command's arguments. */
@@ -75,7 +84,8 @@ static void arguments(const struct ctl_command *cmd)
 	if (strstr(cmd->args, "gguf"))
 		printf(" files=1");
 	else if (strstr(cmd->args, "NAME"))
-		printf(" words=$(_kvcachectl_names %s)", names);
+		printf(" && [ $n -lt %d ] && words=$(_kvcachectl_names %s \"$device\")",
+		       names_of_args(cmd), names);
 	else if (strstr(cmd->args, "bash"))
 		printf(" words=bash");
 }
@@ -147,15 +157,36 @@ int cmd_completion(struct ctl *c)
 	puts("# bash completion of kvcachectl, as kvcachectl completion bash prints it\n"
 	     "_kvcachectl_names()\n"
 	     "{\n"
-	     "\tkvcachectl \"$1\" ls 2>/dev/null </dev/null |\n"
+	     "\tkvcachectl \"$1\" ls ${2:+--device \"$2\"} 2>/dev/null </dev/null |\n"
 	     "\t    awk 'NR > 1 { print $1 }' | sort -u\n"
 	     "}\n"
 	     "_kvcachectl()\n"
 	     "{\n"
-	     "\tlocal cur=${COMP_WORDS[COMP_CWORD]}\n"
-	     "\tlocal given='' words='' options='' files='' i\n"
+	     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+	     "\tlocal given='' words='' options='' files='' device='' i word n=0\n"
 	     "\tCOMPREPLY=()\n"
-	     "\tcase ${COMP_WORDS[COMP_CWORD - 1]} in");
+	     "\t# \"--pool=main\" comes as three words.\n"
+	     "\tif [ \"$cur\" = = ]; then\n"
+	     "\t\tcur=''\n"
+	     "\telif [ \"$before\" = = ]; then\n"
+	     "\t\tbefore=${COMP_WORDS[COMP_CWORD - 2]}\n"
+	     "\tfi\n"
+	     "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
+	     "\t\tword=${COMP_WORDS[i]}\n"
+	     "\t\tcase $word in");
+	printf("\t\t");
+	value_options();
+	puts(")\t[ \"${COMP_WORDS[i + 1]}\" != = ] || ((i++))\n"
+	     "\t\t\t((i++))\n"
+	     "\t\t\tcase $word in\n"
+	     "\t\t\t--device | -d) device=${COMP_WORDS[i]} ;;\n"
+	     "\t\t\tesac ;;\n"
+	     "\t\t-*) ;;\n"
+	     "\t\t*)\tgiven=\"$given$word \"\n"
+	     "\t\t\t((n++)) ;;\n"
+	     "\t\tesac\n"
+	     "\tdone\n"
+	     "\tcase $before in");
 	for (int i = 0; i < OPT_NR; i++)
 		if (ctl_options[i].arg)
 			option_value(i);
@@ -164,15 +195,6 @@ int cmd_completion(struct ctl *c)
 	     "\t\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
 	     "\t\treturn\n"
 	     "\tfi\n"
-	     "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
-	     "\t\tcase ${COMP_WORDS[i]} in");
-	printf("\t\t");
-	value_options();
-	puts(") ((i++)) ;;\n"
-	     "\t\t-*) ;;\n"
-	     "\t\t*) given=\"$given${COMP_WORDS[i]} \" ;;\n"
-	     "\t\tesac\n"
-	     "\tdone\n"
 	     "\tcase $given in");
 	printf("\t'') words='");
 	names(NULL);

@@ -199,6 +199,8 @@ struct names {
 int names_read(struct ctl *c, uint32_t pool, struct names *out);
 /* "#7" for one that is not among them, "" for 0. */
 const char *names_of(const struct names *n, uint32_t tenant, char *buf);
+/* --tenant, if it was given, is one of them: 0, or -1 after a complaint. */
+int names_only(const struct ctl *c, const struct names *n);
 
 /* {"seq": first, "seq_last": last} */
 json_t *json_list(const struct records *l);

@@ -112,8 +112,13 @@ int cmd_doctor(struct ctl *c)
 
 	if (!named && !root)
 		named = getenv("KVCACHE");
-	if (named && *named == '/')
+	if (named && strchr(named, '/')) {
 		d.named = named;
+	} else if (named && *named && strncmp(named, "local", 5)) {
+		complain("%s \"%s\": give the path of a device or a socket, with a \"/\" in it",
+			 c->value[OPT_DEVICE] ? "--device" : "KVCACHE", named);
+		return CTL_USAGE;
+	}
 	d.json = c->value[OPT_JSON] ? json_array() : NULL;
 	doctor_look(&d);
 	check_module(&d);

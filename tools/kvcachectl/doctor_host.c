@@ -76,6 +76,17 @@ void check_memlock(struct doctor *d)
 
 /* ---- huge pages ------------------------------------------------------------ */
 
+/* A broker's pages are memfds, for which another switch counts. */
+static bool never_for_memfds(const struct doctor *d)
+{
+	char *shmem = text_of(d, "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+	bool never = shmem && (strstr(shmem, "[never]") ||
+			       strstr(shmem, "[deny]"));
+
+	free(shmem);
+	return never;
+}
+
 void check_huge_pages(struct doctor *d)
 {
 	char *on = text_of(d, "/sys/kernel/mm/transparent_hugepage/enabled");
@@ -88,6 +99,10 @@ void check_huge_pages(struct doctor *d)
 		found(d, LEVEL_NOTE, "hugepages", "thp-off",
 		      "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled, and transparent_hugepage=madvise on the kernel's command line",
 		      "transparent huge pages are off: attention misses the TLB more often");
+	else if (d->serves && never_for_memfds(d))
+		found(d, LEVEL_NOTE, "hugepages", "thp-shmem-off",
+		      "echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled, in a file of tmpfiles.d for good",
+		      "transparent huge pages are off for memfds, which a broker's pages are: attention misses the TLB more often");
 	else
 		found(d, LEVEL_OK, "hugepages", "ok", NULL,
 		      "transparent huge pages are on");

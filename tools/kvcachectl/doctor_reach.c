@@ -136,6 +136,29 @@ static void no_access(struct doctor *d, const char *check, const char *path,
 	      geteuid());
 }
 
+/* What helps where the library cannot open what is there. */
+static const char *remedy_of(int err, bool node)
+{
+	switch (err) {
+	case -EACCES:
+	case -EPERM:
+		return node ? "its mode lets this user in: a mount with nodev or a container's rules do not: let the device in" :
+			      "its mode lets this user in: a security module or a container's rules do not: see its log";
+	case -ENXIO:
+	case -ENODEV:
+		return "remove the node, and let udev make it (udevadm trigger --subsystem-match=misc), or mknod with the numbers in /sys/class/misc/kvcache/dev";
+	case -EINVAL:
+		return node ? "name the device that the module made, /dev/kvcache" :
+			      "name the socket that kvcache-broker made";
+	case -ETIMEDOUT:
+		return "let it go on if it is stopped (kill -CONT), else end it and start it anew";
+	case -ENOTCONN:
+		return "see the broker's log: it has too many clients, or ends";
+	}
+	return node ? "unload the module and load it again; its log is the kernel's (dmesg)" :
+		      "start the broker anew; its log says more";
+}
+
 /* Open it as programs do, and see how large its pools are. */
 static void try_open(struct doctor *d, const char *check, const char *path,
 		     const char *what)
@@ -163,7 +186,8 @@ static void try_open(struct doctor *d, const char *check, const char *path,
 	}
 	if (err) {
 		snprintf(cause, sizeof(cause), "%s-other", check);
-		found(d, LEVEL_WRONG, check, cause, NULL, "%s",
+		found(d, LEVEL_WRONG, check, cause,
+		      remedy_of(err, !strcmp(check, "node")), "%s",
 		      *why ? shown(d, why) : strerror(-err));
 		return;
 	}
@@ -213,7 +237,8 @@ void check_node(struct doctor *d)
 
 /*
  * Whoever can put a socket there gets the prompts of all: it has to be root's or
- * of whom the folder belongs to, and a user's the user's.
+ * of whom the folder belongs to, which is root or who asks; and a user's the
+ * user's.
  */
 static bool has_wrong_owner(const char *path, const struct stat *st, bool users,
 			    uint32_t *expected)
@@ -226,9 +251,10 @@ static bool has_wrong_owner(const char *path, const struct stat *st, bool users,
 	if (stat(dir, &folder))
 		folder = *st;
 	free(dir);
-	if (!users)
-		*expected = folder.st_uid;
-	bad = st->st_uid != *expected && (users || st->st_uid);
+	if (!users && folder.st_uid == geteuid())
+		*expected = geteuid();
+	bad = (folder.st_uid && folder.st_uid != geteuid()) ||
+	      (st->st_uid != *expected && (users || st->st_uid));
 	/* Others could replace it. */
 	return bad || ((folder.st_mode & 0002) && !(folder.st_mode & S_ISVTX));
 }

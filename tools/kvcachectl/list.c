@@ -55,6 +55,12 @@ int list_grants(struct ctl *c, struct records *out)
 	return list(c, KVCACHE_NR_GRANT_GET, 0, out);
 }
 
+static int no_such_tenant(const char *name)
+{
+	return complain("tenant \"%s\": there is none of this name: kvcachectl tenant ls shows all",
+			name);
+}
+
 int find_tenant(struct ctl *c, const char *name, uint32_t pool,
 		struct kvcache_tenant_info *out)
 {
@@ -71,8 +77,7 @@ int find_tenant(struct ctl *c, const char *name, uint32_t pool,
 	if (!ret && i < l.n)
 		*out = t[i];
 	else if (!ret)
-		ret = complain("tenant \"%s\": there is none of this name: kvcachectl tenant ls shows all",
-			       name);
+		ret = no_such_tenant(name);
 	free(l.v);
 	return ret;
 }
@@ -103,6 +108,17 @@ const char *names_of(const struct names *n, uint32_t tenant, char *buf)
 	else
 		snprintf(buf, KVCACHE_NAME_LEN, "#%u", tenant);
 	return buf;
+}
+
+int names_only(const struct ctl *c, const struct names *n)
+{
+	const struct kvcache_tenant_info *t = n->list.v;
+	const char *only = c->value[OPT_TENANT];
+
+	for (size_t i = 0; only && i < n->list.n; i++)
+		if (!strcmp(t[i].name, only))
+			return 0;
+	return only ? no_such_tenant(only) : 0;
 }
 
 json_t *json_list(const struct records *l)

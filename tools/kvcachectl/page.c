@@ -102,6 +102,8 @@ static int show(struct ctl *c, const struct kvcache_pool_info *p,
 
 	ret = names_read(c, p->id, &names);
 	if (!ret)
+		ret = names_only(c, &names);
+	if (!ret)
 		ret = list_pages(c, p->id, &l);
 	v = l.v;
 	for (size_t i = 0; !ret && i < l.n; i++) {

@@ -72,6 +72,7 @@ static int show(struct ps *ps, struct table *t, json_t *json)
 	size_t i;
 
 	if (names_read(ps->c, ps->pool->id, &ps->names) ||
+	    names_only(ps->c, &ps->names) ||
 	    list_clients(ps->c, ps->pool->id, &ps->list)) {
 		json_decref(list);
 		return -1;

@@ -99,12 +99,16 @@ static_is_one_allocation()
 		$says static "$tmp/grows.json" "$tmp/static.json"
 }
 
-# A turn each.
+# A turn each; of a long chat long ones, which take less time than answers.
 lines()
 {
-	i=0
-	while [ "$i" -lt $(($1 / 60)) ]; do
-		echo "Line $i says little."
+	i=0 long= each=60
+	if [ "$1" -ge 20000 ]; then
+		long=$(head -c 1200 "$refs/prompt-long.txt" | tr '\n' ' ')
+		each=280
+	fi
+	while [ "$i" -lt $(($1 / each)) ]; do
+		echo "Line $i says little. $long"
 		i=$((i + 1))
 	done
 }

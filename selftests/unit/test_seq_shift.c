@@ -12,6 +12,7 @@
 #define HEADS	2
 #define MAX	400
 #define BASE	10000.0
+#define SCALE	0.02f	/* of KVC_E4M3T, whose largest number is 448 */
 
 struct shift {
 	struct kit k;
@@ -33,6 +34,7 @@ static float noise(void)
 static void begin(struct shift *t, uint32_t type, uint32_t kind,
 		  uint32_t row_major)
 {
+	static const float scale = SCALE;
 	struct kvc_cache_opts o = { .sz = sizeof(o), .threads = 2 };
 
 	state = 42;
@@ -48,6 +50,7 @@ static void begin(struct shift *t, uint32_t type, uint32_t kind,
 		.sz = sizeof(t->k.m), .nlayers = 1, .ngroups = 1,
 		.groups = t->k.g, .q_heads = HEADS, .page_tokens = 16,
 		.row_major = row_major,
+		.k_scales = &scale, .v_scales = &scale,
 	};
 	ASSERT_EQ(0, kvc_cache_create(t->k.ctx, &t->k.m, &o, &t->k.c));
 	ASSERT_EQ(0, kvc_batch_create(t->k.c, &t->k.b));
@@ -102,7 +105,7 @@ static float stored(uint32_t type, const char *row, uint32_t d)
 {
 	float out[DIM];
 
-	kva_row_decode(type, 0, row, out, DIM);
+	kva_row_decode(type, SCALE, row, out, DIM);
 	return out[d];
 }
 
@@ -154,7 +157,7 @@ static double worst(const struct shift *t, const struct kvc_seq *s,
 		for (uint32_t d = 0; d < DIM; d++) {
 			char want[DIM * 4];
 
-			kva_row_encode(t->type, 0, t->v_row[id][0], want,
+			kva_row_encode(t->type, SCALE, t->v_row[id][0], want,
 				       DIM);
 			ASSERT_EQ(0, memcmp(want, row, size));
 		}
@@ -240,6 +243,84 @@ TEST(eight_shifts_bf16)
 	eight_shifts(KVC_BF16, KVC_ROPE_HALF, 0, 11);
 	eight_shifts(KVC_BF16, KVC_ROPE_PAIR, 0, 16);
 	eight_shifts(KVC_BF16, KVC_ROPE_HALF, 1, 16);
+}
+
+/* The worst error of a row, as a share of its length: of rows [@from, ...). */
+static double row_error(const struct shift *t, const struct kvc_seq *s,
+			uint32_t from)
+{
+	double most = 0;
+	char row[DIM * 4];
+
+	for (uint32_t i = from; i < kvc_seq_len(s); i++) {
+		const float *k = t->k_row[kvc_seq_tokens(s)[i]][0];
+		double sum = 0, all = 0;
+
+		ASSERT_EQ(0, kvc_seq_read(s, 0, 0, 0, i, 1, row));
+		for (uint32_t j = 0; j < DIM / 2; j++) {
+			double w = i * pow(BASE, -2.0 * j / DIM);
+			double x = k[j], y = k[j + DIM / 2];
+			double dx = x * cos(w) - y * sin(w) -
+				    stored(t->type, row, j);
+			double dy = x * sin(w) + y * cos(w) -
+				    stored(t->type, row, j + DIM / 2);
+
+			sum += dx * dx + dy * dy;
+			all += x * x + y * y;
+		}
+		most = fmax(most, sqrt(sum / all));
+	}
+	return most;
+}
+
+/*
+ * Packed types round by steps that follow from the whole row. Errors of several
+ * roundings add up as if they had nothing to do with each other: twice that is
+ * allowed, of the worst error that one has made. Another angle would be off by
+ * more than half a row.
+ */
+static void eight_shifts_packed(uint32_t type, uint32_t by)
+{
+	static struct shift t;
+	const struct kvc_rotation rot = { KVC_ROPE_HALF, DIM, BASE, 1, NULL };
+	float q[HEADS * DIM], o[HEADS * DIM];
+	double once, most = 0;
+	uint32_t next = 100, i;
+	struct kvc_seq *s;
+
+	begin(&t, type, KVC_ROPE_HALF, 0);
+	s = kit_seq(&t.k, NULL);
+	add(&t, s, 0, 100, NULL, NULL);
+	once = row_error(&t, s, 0);
+	for (i = 0; i < 8; i++) {
+		ASSERT_EQ(0, kvc_seq_remove(s, 5, by, &rot));
+		most = row_error(&t, s, 0);
+		ASSERT_LT(most, 2 * sqrt(i + 2) * once);
+		add(&t, s, next, by, NULL, NULL);
+		next += by;
+	}
+	printf("# %s, %u at a time: off by %.4f of a row once, %.4f after eight\n",
+	       kva_type_name(type), by, once, most);
+	ASSERT_LT(most, 0.5);
+	for (i = 0; i < HEADS * DIM; i++)
+		q[i] = noise() / 4;
+	add(&t, s, next, 1, q, o);
+	EXPECT_LT(oracle_diff(&t, s, q, o), 2e-2);
+	kvc_seq_free(s, 0);
+	EXPECT_EQ(0, kit_used(&t.k));
+	end(&t);
+}
+
+TEST(eight_shifts_of_packed_types)
+{
+	static const uint32_t types[] = {
+		KVC_INT8, KVC_E4M3, KVC_E4M3T, KVC_INT4, KVC_INT4H,
+	};
+
+	for (uint32_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+		eight_shifts_packed(types[i], 11);
+		eight_shifts_packed(types[i], 16);
+	}
 }
 
 /* A fork shares the pages: its keys are where they were. */

@@ -207,8 +207,12 @@ void sched_preempt(struct sched *s, struct conv *c)
 	c->stored = kvc_seq_len(c->seq);
 	c->preempted++;
 	c->passed = 0;
+	c->ahead = 0;
 	c->state = CONV_WAITING;
 	sched_remove(s, c);
+	/* It goes on later: what others take of it can be read back. */
+	if (s->e->tiers.n)
+		kvc_seq_offload(c->seq);
 	kvc_seq_free(c->seq, 0);
 	c->seq = NULL;
 	s->changed = true;

@@ -62,6 +62,7 @@ void conv_begin(struct conv *c)
 	c->stored = 0;
 	c->passed = 0;
 	c->whole = false;
+	c->ahead = 0;
 	c->turn++;
 	c->arrived = now();
 	c->started = 0;

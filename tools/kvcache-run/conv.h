@@ -68,6 +68,7 @@ struct hyp {
  * @slept: it was idle before this turn
  * @whole: it gave way to other processes, and comes back with all the pages
  *         that it may need, so that it need not do so again
+ * @ahead: times that it was read ahead for while it waited
  * @seq: its pages, or NULL
  * @text: what it has generated in this turn
  * @shown: bytes of @text that were printed
@@ -113,6 +114,7 @@ struct conv {
 	uint32_t turn;
 	bool slept;
 	bool whole;
+	uint32_t ahead;
 	struct kvc_seq *seq;
 	struct text text;
 	size_t shown;

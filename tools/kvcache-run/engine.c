@@ -211,7 +211,7 @@ int engine_pool(struct engine *e)
 	if (ret)
 		return complain("no cache: %s%s", kvc_errmsg(e->kvc),
 				ret == -EAGAIN ? ": give fewer --threads" : "");
-	return 0;
+	return tiers_open(e);
 }
 
 static void loading(void *arg, double done)
@@ -243,6 +243,7 @@ void engine_close(struct engine *e)
 		model_free(e->model);
 	if (e->cache)
 		kvc_cache_destroy(e->cache);
+	tiers_close(e);
 	if (e->kvc)
 		kvc_close(e->kvc);
 	if (e->has_chat)

@@ -12,6 +12,7 @@
 #include "chat.h"
 #include "model.h"
 #include "options.h"
+#include "tiers.h"
 
 /**
  * struct engine - what a run works with
@@ -28,6 +29,7 @@
  * @shape: what the cache is for
  * @kvc: the backend
  * @cache: the model's cache
+ * @tiers: what is under the cache
  * @page_size: bytes in a page
  * @id_s: seconds that it took to tell the weights from others
  * @model: the weights
@@ -45,6 +47,7 @@ struct engine {
 	struct kvc_model shape;
 	struct kvc *kvc;
 	struct kvc_cache *cache;
+	struct tiers tiers;
 	uint64_t page_size;
 	double id_s;
 	struct model *model;

@@ -240,5 +240,7 @@ int report_json(const struct report *r, FILE *f)
 			 "conversations", list, "totals", totals(r));
 	kept(root, "loaded", &r->loaded);
 	kept(root, "saved", &r->saved);
+	if (r->e->tiers.n)
+		json_object_set_new(root, "tiers", tiers_json(r->e));
 	return json_print(root, f);
 }

@@ -209,6 +209,7 @@ static bool checks_ok(const struct report *rep)
 static int finish(struct run *r, int ret)
 {
 	if (r->report.n) {
+		tiers_settle(&r->engine);
 		if (r->json != stdout)
 			report_print(&r->report, stderr);
 		if (r->json && report_json(&r->report, r->json))

@@ -65,6 +65,9 @@ static const char help[] =
 "      --salt FILE        a secret of the tenant's members; what only they find\n"
 "      --commons-salt FILE  the same of all that the commons let in\n"
 "      --epoch N          another number finds nothing of the weights before (0)\n"
+"      --tier WHERE       keep what the pool forgets: file:FOLDER, redis:HOST:PORT\n"
+"                         or unix:SOCKET, then ,KEY=VALUE...; up to 4 times, the\n"
+"                         upper one first\n"
 "      --ctx N            tokens in a conversation (the model's context)\n"
 "      --on-full ACTION   when no page is left for one more token: preempt lets\n"
 "                         the youngest conversation wait and continue (default),\n"
@@ -112,7 +115,7 @@ enum {
 	OPT_THREADS, OPT_ISA, OPT_VERIFY, OPT_SCORE, OPT_JSONL, OPT_WAIT,
 	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH, OPT_KEEP_WINDOW,
 	OPT_SAMPLES, OPT_BEAMS, OPT_NO_SHARE, OPT_SPECULATE, OPT_KEEP,
-	OPT_STATIC, OPT_SAVE, OPT_LOAD,
+	OPT_STATIC, OPT_SAVE, OPT_LOAD, OPT_TIER,
 };
 
 static const struct option longopts[] = {
@@ -148,6 +151,7 @@ static const struct option longopts[] = {
 	{ "commons-salt", required_argument, NULL, OPT_COMMONS_SALT },
 	{ "salt", required_argument, NULL, OPT_SALT },
 	{ "epoch", required_argument, NULL, OPT_EPOCH },
+	{ "tier", required_argument, NULL, OPT_TIER },
 	{ "ctx", required_argument, NULL, OPT_CTX },
 	{ "on-full", required_argument, NULL, OPT_ON_FULL },
 	{ "wait", required_argument, NULL, OPT_WAIT },
@@ -256,6 +260,15 @@ static void input(struct options *o, enum input_kind kind, const char *value)
 {
 	o->inputs = xrealloc(o->inputs, o->ninputs + 1, sizeof(*o->inputs));
 	o->inputs[o->ninputs++] = (struct input){ kind, value };
+}
+
+static int add_tier(struct options *o, const char *spec)
+{
+	if (o->ntiers == MAX_TIERS)
+		return complain("--tier %s: there are %u already, the most that can be",
+				spec, MAX_TIERS);
+	o->tiers[o->ntiers++] = spec;
+	return tiers_check(spec);
 }
 
 static int set_number(struct options *o, int opt, const char *arg)
@@ -401,6 +414,8 @@ static int set(struct options *o, int opt, const char *arg)
 	case OPT_SALT:
 		o->salt = arg;
 		break;
+	case OPT_TIER:
+		return add_tier(o, arg);
 	case OPT_TENANT:
 		o->tenant = arg;
 		break;
@@ -559,6 +574,8 @@ static int check(const struct options *o)
 		return complain("--jsonl: --score has no conversations: give --json");
 	if (o->score && (o->chat || o->no_cache || o->verify))
 		return complain("--score generates nothing: leave out --chat, --no-cache and --verify");
+	if (o->ntiers && (o->score || o->no_cache || o->no_reuse))
+		return complain("--tier: nothing is kept with --score, --no-cache and --no-reuse: leave them out");
 	if (o->no_cache && o->verify)
 		return complain("--verify checks the cache: leave out --no-cache");
 	if (o->verify && o->weights != MODEL_WEIGHTS_F32)

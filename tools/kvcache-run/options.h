@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "model.h"
+#include "tiers.h"
 
 /* Exit codes. */
 #define RUN_OK		0
@@ -112,6 +113,8 @@ struct options {
 	const char *commons_salt;	/* path */
 	const char *salt;		/* path */
 	uint64_t epoch;
+	const char *tiers[MAX_TIERS];
+	unsigned int ntiers;
 	const char *isa;
 	enum on_full on_full;
 	double wait_s;			/* below 0: for as long as it takes */

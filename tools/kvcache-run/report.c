@@ -362,5 +362,6 @@ void report_print(const struct report *r, FILE *f)
 			verdict(f, &r->v[i]);
 	kept(&r->loaded, "loaded from", f);
 	kept(&r->saved, "saved to", f);
+	tiers_print(r->e, f);
 	setup(r, f);
 }

@@ -23,6 +23,10 @@
 #include "util.h"
 #include "verify.h"
 
+/* Waiting conversations that are read ahead for, and how often each is. */
+#define AHEAD_CONVS 2
+#define AHEAD_CALLS 4
+
 int sched_init(struct sched *s, const struct engine *e,
 	       const struct emit *emit, FILE *timing)
 {
@@ -421,6 +425,25 @@ static uint32_t guessed(struct sched *s, struct conv *c)
 	return n;
 }
 
+/*
+ * What the next ones will want is read while this step is computed. A few calls
+ * are enough for it to be on its way from whichever tier has it.
+ */
+static void read_ahead(struct sched *s)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; s->e->tiers.n && i < s->n && n < AHEAD_CONVS; i++) {
+		struct conv *c = s->v[i];
+
+		if (c->state != CONV_WAITING)
+			continue;
+		n++;
+		if (c->ahead++ < AHEAD_CALLS)
+			kvc_prefetch(s->e->cache, c->seq, c->ids.v, c->ids.n);
+	}
+}
+
 static int step(struct sched *s)
 {
 	double begin = now(), secs;
@@ -431,6 +454,7 @@ static int step(struct sched *s)
 		return -1;
 	if (!s->nitems)
 		return 0;
+	read_ahead(s);
 	ret = forward(s, begin);
 	if (ret)
 		return ret < 0 ? -1 : 0;

@@ -116,4 +116,56 @@ else
 	skip "copyright" "no python3 or no git"
 fi
 
+# ---- packages of other files are not taken ----------------------------------
+
+# A tree with the scripts, and a program that packs a file as if it were all.
+fake=$tmp/fake
+fake_tree()
+{
+	mkdir -p "$fake/bin" "$fake/tree/selftests/packages" &&
+		cp --parents tools/packaging/build.sh $debian/changelog \
+			$debian/control Makefile selftests/tap.sh \
+			selftests/packages/kit.sh "$fake/tree/" || return
+	cat >"$fake/bin/dpkg-buildpackage" <<-'EOT'
+		#!/bin/sh
+		for f in x.deb x.dsc x.tar.xz x.buildinfo x.changes; do
+			cp file ../$f
+		done
+	EOT
+	cat >"$fake/tree/selftests/packages/test.sh" <<-'EOT'
+		. "$(dirname "$0")/kit.sh"
+		lacks() { :; }
+		needs_packages "them"
+		cat "$debs/x.deb"
+	EOT
+	ln -s /bin/true "$fake/bin/dh"
+	chmod +x "$fake/bin/dpkg-buildpackage"
+	echo one >"$fake/tree/file"
+	(cd "$fake/tree" && git init -q && git add .)
+}
+# packed WHAT: what a test that needs packages gets.
+packed()
+{
+	got=$(cd "$fake/tree" && PATH=$fake/bin:$PATH KVCACHE_BUILD=$fake/build \
+		sh selftests/packages/test.sh | grep -v TAP)
+	echo "$got, not $1"
+	[ "$got" = "$1" ]
+}
+anew()
+{
+	packed one && echo gone >"$fake/build/deb/x.deb" && packed gone &&
+		echo two >"$fake/tree/file" && packed two &&
+		echo unknown >"$fake/tree/other" &&
+		echo gone >"$fake/build/deb/x.deb" && packed gone &&
+		chmod +x "$fake/tree/file" && packed two &&
+		echo gone >"$fake/build/deb/x.deb" &&
+		rm "$fake/tree/tools/packaging/debian/control" && packed two
+}
+if needs git && needs dpkg-parsechangelog; then
+	check "a tree of two scripts" fake_tree
+	check "packages of other files are made anew" anew
+else
+	skip "packages of other files" "no git or no dpkg-parsechangelog"
+fi
+
 tap_end

@@ -21,7 +21,8 @@
 #   make fuzz        each fuzzer for FUZZ_TIME seconds (60)
 #   make man         manual pages, into $(O)/man
 #   make setup       packages that are missing, for all of the above
-#   make install     DESTDIR, prefix; make uninstall takes it back
+#   make install     DESTDIR, prefix; make uninstall takes it back, also
+#                    what this build has no program for
 #   make clean
 #
 # V=1 shows the commands; O=DIR builds in another folder than build/;
@@ -351,8 +352,9 @@ public-headers := lib/include/kvcache/kvcache.h:kvcache/kvcache.h \
 	kmod/include/uapi/linux/kvcache.h:linux/kvcache.h
 # What Prometheus and Grafana read.
 sharedir ?= $(prefix)/share/kvcache
-shared := $(if $(filter kvcache-exporter,$(tool-names)),\
-	$(addprefix tools/kvcache-exporter/,alerts.yml grafana-dashboard.json))
+all-shared := $(addprefix tools/kvcache-exporter/,\
+	alerts.yml grafana-dashboard.json)
+shared := $(if $(filter kvcache-exporter,$(tool-names)),$(all-shared))
 # libkvcache.pc can be moved where its folders are below the prefix.
 below-prefix = $(patsubst $(prefix)/%,$${prefix}/%,$1)
 fill-in = sed -e 's,@prefix@,$(prefix),' -e 's,@version@,$(VERSION),' \
@@ -385,14 +387,15 @@ install: lib tools man install-systemd
 		$(INSTALL) -D -m 644 $$f $(DESTDIR)$(sharedir)/$${f##*/} || exit; \
 	done
 
-uninstall: man uninstall-systemd
+# Of everything that there can be: what is built now need not be what was.
+uninstall: uninstall-systemd
 	$(uninstall-man)
 	$(Q)rm -f $(addprefix $(DESTDIR)$(libdir)/,libkvcache.a libkvcache.so \
 		$(notdir $(lib-so)) libkvcache.so.$(VERSION) \
 		pkgconfig/libkvcache.pc) \
-		$(addprefix $(DESTDIR)$(bindir)/,$(tool-names)) \
+		$(addprefix $(DESTDIR)$(bindir)/,$(all-tools)) \
 		$(DESTDIR)$(completionsdir)/kvcachectl \
-		$(addprefix $(DESTDIR)$(sharedir)/,$(notdir $(shared))) \
+		$(addprefix $(DESTDIR)$(sharedir)/,$(notdir $(all-shared))) \
 		$(foreach h,$(public-headers),\
 			$(DESTDIR)$(includedir)/$(lastword $(subst :, ,$h)))
 	$(Q)rmdir $(DESTDIR)$(includedir)/kvcache 2>/dev/null || :

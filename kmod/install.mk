@@ -8,6 +8,9 @@
 #                         dkms_install does
 #   make dkms_install     the udev rule, what loads it at boot, and the source
 #                         for dkms, below DESTDIR: no kernel's headers are needed
+#   make modules_uninstall, dkms_uninstall
+#                         take that back: the module of the kernel of KDIR, and
+#                         what dkms_install installed
 #   make modules_sign     the built module, with KEY= and CERT= (PEM or DER)
 
 udevrulesdir ?= /usr/lib/udev/rules.d
@@ -45,10 +48,40 @@ dkms_install:
 	$(Q)sed 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(VERSION)"/' \
 		kmod/dkms.conf >$(DESTDIR)$(dkmsdir)/dkms.conf
 
+# That of dkms's own, of a package or of another kernel stays.
+kdir-release = $(or $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
+	$(KDIR)/include/generated/utsrelease.h 2>/dev/null),$(patsubst \
+	/lib/modules/%/build,%,$(filter /lib/modules/%/build,$(KDIR))))
+modules_uninstall:
+	$(Q)[ -n '$(kdir-release)' ] || { \
+		echo "which kernel's module? $(KDIR) does not say: KDIR=FOLDER," \
+			"or rm lib/modules/RELEASE/updates/kvcache.ko" >&2; \
+		exit 1; }
+	$(Q)$(MAKE) dkms_uninstall
+	$(Q)to=$(abspath $(INSTALL_MOD_PATH))/lib/modules/$(kdir-release) && \
+		rm -f $$to/updates/kvcache.ko && \
+		{ [ ! -e $$to/modules.order ] || \
+			depmod -b /$(abspath $(INSTALL_MOD_PATH)) \
+				$(kdir-release); } && \
+		{ rmdir $$to/updates 2>/dev/null || :; }
+
+# dkms would have a module without its source.
+dkms_uninstall:
+	$(Q)[ ! -e $(DESTDIR)/var/lib/dkms/kvcache/$(VERSION) ] || { \
+		echo "dkms has kvcache $(VERSION): first" \
+			"dkms remove kvcache/$(VERSION) --all" >&2; exit 1; }
+	$(Q)rm -f $(DESTDIR)$(udevrulesdir)/60-kvcache.rules \
+		$(DESTDIR)$(modulesloaddir)/kvcache.conf \
+		$(addprefix $(DESTDIR)$(dkmsdir)/,dkms.conf \
+			$(dkms-files:kmod/%=%))
+	$(Q)[ ! -d $(DESTDIR)$(dkmsdir) ] || \
+		find $(DESTDIR)$(dkmsdir) -depth -type d -empty -delete
+
 modules_sign: modules
 	$(Q)[ -r '$(KEY)' ] && [ -r '$(CERT)' ] || { \
 		echo "usage: make modules_sign KEY=FILE CERT=FILE" >&2; exit 1; }
 	$(Q)$(KDIR)/scripts/sign-file sha256 '$(KEY)' '$(CERT)' \
 		$(KMOD)/kvcache.ko
 
-.PHONY: modules_install dkms_install modules_sign
+.PHONY: modules_install dkms_install modules_uninstall dkms_uninstall \
+	modules_sign

@@ -5,11 +5,19 @@
 # and those of the library from the comments of its headers.
 #
 #	make.sh FOLDER VERSION
+#	make.sh -n		print their names, manN/NAME.N, and make none
 #
 # SCDOC is the program that makes them.
 set -eu
-out=$1
-version=$2
+only_names=
+if [ "$1" = -n ]; then
+	only_names=1
+	out=$(mktemp -d)
+	trap 'rm -rf "$out"' EXIT
+else
+	out=$1
+	version=$2
+fi
 here=$(dirname "$0")
 include=$here/../../lib/include/kvcache
 rm -rf "$out"
@@ -38,6 +46,18 @@ awk -f "$here/kernel-doc.awk" -v dir="$out/scd" -v section=4 \
 	-v group=kvcache_ioctl -v title='commands of /dev/kvcache' \
 	-v header=linux/kvcache.h -v see='*kvcache*(4), *kvcache*(7)' \
 	"$here/../../kmod/include/uapi/linux/kvcache.h" >>"$out/aliases"
+if [ -n "$only_names" ]; then
+	{
+		cut -d' ' -f2 "$out/aliases"
+		for f in "$out"/scd/*.[1-8] "$here"/*.scd; do
+			basename "$f" .scd
+		done
+		while read -r alias name; do
+			echo "$alias.${name##*.}"
+		done <"$out/aliases"
+	} | sed 's,.*\.\([1-8]\)$,man\1/&,' | sort -u
+	exit
+fi
 # @DOC TITLE@ in a page is the comment of this title.
 for f in "$here"/*.scd; do
 	name=$(basename "$f" .scd)

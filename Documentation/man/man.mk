@@ -25,9 +25,10 @@ define install-man
 $(Q)if [ -e $(O)/man/.made ]; then cd $(O)/man && for m in man*/*; do \
 	$(INSTALL) -D -m 644 $$m $(DESTDIR)$(mandir)/$$m || exit; done; fi
 endef
+# Without scdoc, too: the names come from the sources.
 define uninstall-man
-$(Q)if [ -e $(O)/man/.made ]; then cd $(O)/man && for m in man*/*; do \
-	rm -f $(DESTDIR)$(mandir)/$$m; done; fi
+$(Q)names=$$(Documentation/man/make.sh -n) && for m in $$names; do \
+	rm -f $(DESTDIR)$(mandir)/$$m || exit; done
 endef
 
 .PHONY: man without-man

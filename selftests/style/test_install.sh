@@ -159,14 +159,52 @@ else
 	skip "the installed library" "no pkg-config"
 fi
 
-check "uninstall" quiet_make $werror uninstall prefix="$at"
+# By somebody who has neither scdoc nor what two of the programs need, and has
+# built nothing: what goes is not what he would install.
+check "uninstall" quiet_make O="$tmp/none" SCDOC=no-such-scdoc \
+	no-tools='kvcachefs kvcache-exporter' uninstall prefix="$at"
 check "nothing is left" [ "$(files_of "$at")" = "" ]
+check "and nothing was built for that" [ ! -e "$tmp/none/man" ]
+of_others()
+{
+	mkdir -p "$at/share/man/man1" "$at/bin" &&
+		touch "$at/share/man/man1/other.1" "$at/bin/other" &&
+		quiet_make uninstall prefix="$at" || return
+	files_of "$at"
+	[ "$(files_of "$at" | tr '\n' ' ')" = \
+		"./bin/other ./share/man/man1/other.1 " ]
+}
+check "what is of others stays" of_others
 
+# What dkms_install installs, with other files beside it.
+no_dkms()
+{
+	stage=$tmp/dkms
+	dir=$stage/usr/src/kvcache-$(sed -n 's/^VERSION := //p' Makefile)
+	quiet_make dkms_install DESTDIR="$stage" &&
+		files_of "$stage" >"$tmp/said" && cat "$tmp/said" &&
+		grep -q 60-kvcache.rules "$tmp/said" &&
+		[ -e "$dir/dkms.conf" ] && touch "$dir/../other" || return
+	mkdir -p "$stage/var/lib/dkms/kvcache/${dir##*-}"
+	! quiet_make dkms_uninstall DESTDIR="$stage" 2>"$tmp/said" &&
+		[ -e "$dir/dkms.conf" ] &&
+		grep "first dkms remove kvcache/${dir##*-} --all" "$tmp/said" &&
+		rm -r "${stage:?}/var" || return
+	quiet_make dkms_uninstall DESTDIR="$stage" || return
+	files_of "$stage"
+	[ "$(files_of "$stage")" = ./usr/src/other ] && [ ! -e "$dir" ]
+}
+check "dkms_uninstall" no_dkms
+
+# One test will do, for those who have not built all.
 nothing_to_do()
 {
-	quiet_make $werror all >"$tmp/all" || return
+	what="lib tools man $build/selftests/unit/test_sys_local"
+	# shellcheck disable=SC2086 # a list of targets
+	quiet_make $werror $what >"$tmp/all" &&
+		quiet_make $werror $what >"$tmp/all" || return
 	# What is skipped is said each time.
-	grep -v '^  SKIP ' "$tmp/all" >"$tmp/said"
+	grep -v -e '^  SKIP ' -e '^make: ' "$tmp/all" >"$tmp/said"
 	cat "$tmp/said"
 	[ ! -s "$tmp/said" ]
 }

@@ -3,7 +3,7 @@
 #
 # make modules_install and make modules_sign: the module where modprobe, the
 # udev rule where udev and the source where dkms look for them; a signature
-# that is the key's.
+# that is the key's; and make modules_uninstall, which leaves nothing.
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 at=$tmp/at
@@ -179,5 +179,42 @@ dkms_builds()
 	starts "$to/$(value 'BUILT_MODULE_NAME[0]').ko" vermagic "$release"
 }
 check "dkms: builds from there" dkms_builds
+
+# ---- uninstalled ----------------------------------------------------------
+
+not_known()
+{
+	kmod_make modules_uninstall DESTDIR="$at" &&
+		! modprobe -d "$at" -S "$release" -n -v kvcache
+}
+check "modules_uninstall: modprobe finds it no more" not_known
+# What is depmod's and the kernel's is left.
+none_left()
+{
+	files_of "$at" | grep -v '/modules\.[a-z.]*$' >"$tmp/left"
+	cat "$tmp/left"
+	[ ! -s "$tmp/left" ] && [ ! -e "$source" ]
+}
+check "modules_uninstall: nothing is left" none_left
+check "modules_uninstall: below INSTALL_MOD_PATH" sh -c '"$@" && [ -z \
+	"$(find "$0/a" "$0/b" ! -type d)" ]' "$tmp" env -u MAKEFLAGS -u MFLAGS \
+	make --no-print-directory O="$build" KDIR="$kernel/build" \
+	modules_uninstall DESTDIR="$tmp/a" INSTALL_MOD_PATH="$tmp/b"
+others_copy()
+{
+	kmod_make modules_uninstall DESTDIR="$tmp/c" || return
+	files_of "$tmp/c"
+	[ "$(files_of "$tmp/c")" = \
+		"./lib/modules/$release/updates/dkms/kvcache.ko" ]
+}
+check "modules_uninstall: the copy of dkms stays" others_copy
+no_kernel()
+{
+	! kmod_make KDIR=/nowhere modules_uninstall DESTDIR="$tmp/d" \
+		2>"$tmp/said"
+	cat "$tmp/said"
+	grep -q 'which kernel.s module? /nowhere' "$tmp/said"
+}
+check "modules_uninstall: of no kernel" no_kernel
 
 tap_end

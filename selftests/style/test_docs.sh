@@ -53,6 +53,38 @@ for f in README.md $rst; do
 	check "files that exist: $f" paths "$f"
 done
 
+# And every test that is named, with or without its folder and its ending.
+tests()
+{
+	grep -o -E '[A-Za-z0-9_/.]*\<test_[A-Za-z0-9_.*]*' "$1" |
+		grep -v NAME | sed 's,.*/,,; s,\.$,,' | sort -u >"$tmp/names"
+	while read -r name; do
+		find selftests -name "$name" -o -name "$name.c" -o \
+			-name "$name.sh" | grep -q . ||
+			{ echo "$1: no $name"; gone=1; }
+	done <"$tmp/names"
+	[ -z "${gone:-}" ]
+}
+for f in README.md $rst Documentation/man/*.scd; do
+	check "tests that exist: $f" tests "$f"
+done
+a_wrong_one()
+{
+	printf 'selftests/unit/test_gone.c, by %s.\n' test_docs >"$tmp/wrong"
+	! tests "$tmp/wrong" >"$tmp/said" && cat "$tmp/said" &&
+		[ "$(cat "$tmp/said")" = "$tmp/wrong: no test_gone.c" ]
+}
+check "a test that is gone is noticed" a_wrong_one
+
+# One recipe for /etc/fstab, so that no two say different things.
+fstab()
+{
+	grep -r -n -E 'fuse\.kvcachefs .* 0 +0$' README.md Documentation
+	[ "$(grep -r -h -c -E 'fuse\.kvcachefs .* 0 +0$' README.md \
+		Documentation | grep -v -x 0)" = 1 ]
+}
+check "one line for /etc/fstab" fstab
+
 # Functions, too: every name() with one of our prefixes is in the source.
 functions()
 {

@@ -105,6 +105,42 @@ sed -n 's,^What:.*/\([a-z_][a-z_]*\)$,\1,p' Documentation/ABI/sysfs-class-kvcach
 	sort -u >"$tmp/want"
 check "files of sysfs are in kvcache(4)" in_page kvcache.4.scd
 
+# What the units of systemd read: files and variables of an admin.
+read_by_units()
+{
+	sed -n 's/^EnvironmentFile=-*//p' tools/systemd/*.service \
+		tools/systemd/user/*.service |
+		sed 's,@sysconfdir@,/etc,; s,%E,~/.config,' >"$tmp/want"
+	sed -n 's/^ExecStart=[^$]*//p' tools/systemd/*.service \
+		tools/systemd/user/*.service | grep -o '[A-Z_]*' >>"$tmp/want"
+	[ "$(wc -l <"$tmp/want")" -ge 6 ] || return
+	sed 's/\\//g' "$src"/*.8.scd >"$tmp/page"
+	while read -r word; do
+		grep -q -x -F -e "*$word*" -e "_${word}_" "$tmp/page" ||
+			{ echo "no page has $word"; gone=1; }
+		grep -q -F -e "$word" Documentation/admin-guide/systemd.rst ||
+			{ echo "systemd.rst: no $word"; gone=1; }
+	done <"$tmp/want"
+	[ -z "${gone:-}" ]
+}
+check "what units read is in a page, and in systemd.rst" read_by_units
+# A variable that two programs read is of both.
+variables_of()
+{
+	for tool in kvcache-broker kvcache-exporter; do
+		sed -n '/^# ENVIRONMENT/,/^# [^E]/p' "$src/$tool.8.scd" |
+			grep '^\*' | grep -o '[A-Z_]*' | grep -E '^(LISTEN|NOTIFY)' |
+			while read -r name; do
+				awk -v n="*$name*" '
+					/^\*/ { on = index($0, n) }
+					on && /^\t/ { print }' \
+					"$src/kvcache.7.scd" | grep -q -F "*$tool*(8)" ||
+				{ echo "kvcache(7): $name of $tool"; exit 1; }
+			done || return
+	done
+}
+check "kvcache(7) says whose variables of systemd are" variables_of
+
 # Members of a request, of a turn of one, and of a trace.
 sed -n '/const keys\[\] = {/,/};/p' tools/kvcache-run/requests.c |
 	grep -o '"[a-z_]*"' | tr -d '"' | sort -u >"$tmp/want"
@@ -165,7 +201,13 @@ aliases()
 	done
 	[ -z "${gone:-}" ]
 }
+# Not what somebody has to fill in, but did not.
+filled_in()
+{
+	! grep -r -n -E '@[a-zA-Z_]+@' "$pages"
+}
 if [ -e "$pages/.made" ]; then
+	check "nothing is left to be filled in" filled_in
 	check "exported functions have a page" exported
 	check "pages that are named exist" references
 	check "pages that stand for others exist" aliases

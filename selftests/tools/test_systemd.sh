@@ -219,6 +219,20 @@ options()
 	done <"$tmp/commands"
 }
 check "programs have the options" options
+# Prometheus takes addresses alone, and is told where the socket listens.
+target()
+{
+	to=$(sed -n 's/.*targets: \["\(.*\)"\].*/\1/p' \
+		Documentation/admin-guide/systemd.rst)
+	echo "systemd.rst: $to"
+	[ -n "$to" ] && field "$units/kvcache-exporter.socket" ListenStream= |
+		grep -x -F -e "$to"
+}
+if [ -e "$units/kvcache-exporter.socket" ]; then
+	check "Prometheus is told where the exporter listens" target
+else
+	skip "Prometheus is told where the exporter listens" "not built"
+fi
 # What a store is to keep, and pages themselves, are open files.
 enough_files()
 {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.parse
 
+import alert_states
 import openmetrics
 from metrics_kit import (ROOT, TMP, Broker, Client, Exporter, Process,
                          Tap, end_all, free_port, http, need, raw, same, scrape,
@@ -119,7 +120,7 @@ def knows_types(prometheus, exporter):
 
 def rules_are_well(prometheus):
     rules = [r for g in prometheus.api("rules")["groups"] for r in g["rules"]]
-    names = re.findall(r"alert: (\w+)", open(ALERTS).read())
+    names = re.findall(r"(?:alert|record): ([\w:]+)", open(ALERTS).read())
     same([r["name"] for r in rules], names, "rules")
     need(until(lambda: all(
         r["health"] == "ok" for g in prometheus.api("rules")["groups"]
@@ -152,6 +153,13 @@ def rules_by_their_tests():
     tested = set(re.findall(r"alertname: (\w+)", text))
     same(tested, set(re.findall(r"alert: (\w+)", open(ALERTS).read())),
          "alerts that have a test")
+
+
+def rules_on_a_ledger():
+    """Each state that a client can make: what fires, and what does not."""
+    notes = re.findall(r'alert: (\w+)\n(?:.*\n)*?.* summary: "(.*)"\n'
+                       r'.* description: "(.*)"\n', open(ALERTS).read())
+    alert_states.all_states(ALERTS, {n: (s, d) for n, s, d in notes}, promtool)
 
 
 def metrics_are_clean(exporter):
@@ -205,6 +213,7 @@ def all_tests():
     tap.check("promtool check metrics", metrics_are_clean, exporter)
     tap.check("promtool check rules", rules_are_clean)
     tap.check("promtool test rules", rules_by_their_tests)
+    tap.check("rules on a ledger", rules_on_a_ledger)
     prometheus = Prometheus(exporter.port)
     tap.check("samples arrive", stores_the_same, prometheus, exporter)
     clients = work(broker)

@@ -5,7 +5,8 @@
 # Debian's Prometheus scrapes kvcache-exporter on loopback: what it stores is what
 # was told, and rules, dashboard and text are to its own tools' liking. Its package
 # is unpacked, not installed, and kept in $XDG_CACHE_HOME/kvcache/prometheus, by
-# default below ~/.cache. The tests are in prometheus.py.
+# default below ~/.cache. The tests are in prometheus.py; states that alerts are
+# about are made in alert_states.py.
 . "$(dirname "$0")/../tap.sh"
 
 # Fetches the package once, and unpacks it. Prints why it cannot.

@@ -23,6 +23,7 @@ kernel=$(tools/setup/kernels.sh 6.12 2>"$tmp/said") ||
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kvcache
 with=systemd,systemd-sysv,libpam-systemd,udev,dbus,fuse3,kmod,curl,libnettle8
 with=$with,libjansson4,libfuse3-3,libncurses6,libmicrohttpd12,libdnnl2,libpcre2-8-0
+with=$with,libhiredis0.14,liburing2
 base=$cache/boot-$(echo "$with" | cksum | cut -d' ' -f1).tar
 
 # Without what nobody reads there. Another one may be at it, too.

@@ -9,6 +9,9 @@
 #include "../../tools/kvcache-run/engine.c"
 #include "../../tools/kvcache-run/ids.c"
 #include "../../tools/kvcache-run/options.c"
+#include "../../tools/kvcache-run/options_check.c"
+#include "../../tools/kvcache-run/scales.c"
+#include "../../tools/kvcache-run/tiers.c"
 
 #include <kvattn.h>
 

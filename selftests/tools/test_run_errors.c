@@ -56,7 +56,7 @@ TEST(options)
 	USAGE("-m x -p y --pool 0", "--pool 0", "size such as");
 	USAGE("-m x -p y --pool 12Q", "--pool 12Q", "size such as");
 	USAGE("-m x -p y --page-size 3000", "--page-size 3000", "power of two");
-	USAGE("-m x -p y --kv f8", "--kv f8", "f32, f16 or bf16");
+	USAGE("-m x -p y --kv f8", "--kv f8", "int4 or int4h");
 	USAGE("-m x -p y --weights q4", "--weights q4", "auto, f32 or bf16");
 	USAGE("-m x -p y --on-full panic", "--on-full panic", "preempt or stop");
 	USAGE("-m x -p y --threads 0", "--threads 0", "from 1 to 1024");
@@ -69,6 +69,20 @@ TEST(options)
 	setenv("KVATTN_ISA", "mmx", 1);
 	USAGE("-m x -p y", "KVATTN_ISA mmx: no such kernels", "scalar, ref");
 	unsetenv("KVATTN_ISA");
+	USAGE("-m x -p y --kv int8,q4", "--kv int8,q4", "as K,V");
+	USAGE("-m x -p y --kv ,", "--kv ,", "as K,V");
+	USAGE("-m x -p y --kv-k q4", "--kv-k q4", "int4h");
+	USAGE("-m x -p y --kv e4m3t", "no scales of its own", "--kv-scales FILE");
+	USAGE("-m x -p y --kld --kv f16,e4m3t --kv f16", "no scales of its own",
+	      "--kv-scales FILE");
+	USAGE("-m x -p y --kv-scales z", "no type wants them", "leave it out");
+	USAGE("-m x -p y --calibrate z --kv f16", "measures f32", "leave out");
+	USAGE("-m x -p y --calibrate z --kld", "--kld and", "one of them");
+	USAGE("-m x -p y --calibrate z --json", "no conversations", "--json");
+	USAGE("-m x -p y --kld=0", "--kld 0", "from 1 to");
+	USAGE("-m x -p y --kld --verify", "generates nothing", "--verify");
+	USAGE("-m x -p y --kld --jsonl", "no conversations", "--jsonl");
+	USAGE("-m x -p y --kld --system z", "as they are", "--system");
 	USAGE("-m x -p y --score --verify", "--score", "leave out");
 	USAGE("-m x -p y --no-cache --verify", "--verify", "leave out");
 	USAGE("-m x -p y --verify --weights auto", "--weights auto",

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <kvattn.h>
 #include <kvcache/threads.h>
 #include <nettle/sha2.h>
 
 #include "engine.h"
 #include "gguf.h"
 #include "progress.h"
+#include "scales.h"
 #include "tokenizer.h"
 #include "util.h"
 
@@ -50,11 +52,11 @@ int engine_open(struct engine *e, const struct options *opts)
  * What the keys of cached pages begin with: other weights make other keys and
  * values of the same tokens, and so does arithmetic in another type.
  */
-static int weights_id(const struct engine *e, uint8_t id[32])
+static int weights_id(struct engine *e, uint8_t id[32])
 {
 	const char *type = weights_name(e->opts->weights);
 	FILE *f = fopen(e->opts->model, "r");
-	struct sha256_ctx sha;
+	struct sha256_ctx sha, file;
 	uint8_t buf[1 << 16];
 	uint64_t done = 0;
 	struct stat st;
@@ -75,6 +77,8 @@ static int weights_id(const struct engine *e, uint8_t id[32])
 	}
 	progress_clear();
 	fclose(f);
+	file = sha;
+	sha256_digest(&file, 32, e->file_id);
 	sha256_update(&sha, strlen(type), (const uint8_t *)type);
 	sha256_digest(&sha, 32, id);
 	return 0;
@@ -177,40 +181,75 @@ static int find_commons(const struct engine *e, uint32_t *id)
 			name);
 }
 
+void engine_shape(const struct engine *e, int k_type, int v_type,
+		  const uint8_t *id, struct model_groups *groups,
+		  struct kvc_model *out)
+{
+	model_cache(&e->info, k_type, v_type, id, groups, out);
+	out->epoch = e->opts->epoch;
+	out->k_scales = e->k_scales;
+	out->v_scales = e->v_scales;
+}
+
+int engine_cache(const struct engine *e, const struct kvc_model *shape,
+		 struct kvc_cache **out)
+{
+	const char *scales = e->opts->kv_scales;
+	int ret = kvc_cache_create(e->kvc, shape, &e->copts, out);
+
+	if (!ret)
+		return 0;
+	return complain("no cache: %s%s%s%s", kvc_errmsg(e->kvc),
+			ret == -EAGAIN ? ": give fewer --threads" : "",
+			scales ? ": --kv-scales " : "", scales ? scales : "");
+}
+
+/* All layers' scales, if there are any; whether they are enough, the library
+ * looks at. */
+static int read_scales(struct engine *e)
+{
+	if (!e->opts->kv_scales)
+		return 0;
+	e->k_scales = xcalloc(e->info.nlayers, sizeof(*e->k_scales));
+	e->v_scales = xcalloc(e->info.nlayers, sizeof(*e->v_scales));
+	return scales_read(e, e->opts->kv_scales, e->k_scales, e->v_scales);
+}
+
 int engine_pool(struct engine *e)
 {
 	const struct options *o = e->opts;
-	struct kvc_cache_opts copts = {
-		.sz = sizeof(copts),
+	bool keeps = options_keep(o);
+	int k_type = o->calibrate ? KVA_F32 : o->k_type;
+	int v_type = o->calibrate ? KVA_F32 : o->v_type;
+	double begin = now();
+	uint8_t id[32];
+
+	e->copts = (struct kvc_cache_opts){
+		.sz = sizeof(e->copts),
 		.threads = o->threads,
 		.no_reuse = o->no_reuse || o->no_share,
 		.isa = o->isa,
 		.step = o->chunk,
-		.keep_all = o->keep_window,
+		/* All rows of a window are looked at. */
+		.keep_all = o->keep_window || o->calibrate,
 	};
-	bool keeps = !o->no_cache && !o->score;
-	double begin = now();
-	uint8_t id[32];
-	int ret;
-
 	/* Keys of the commons are others even where there are no secrets. */
-	strcpy((char *)copts.commons_salt, "commons");
-	if (open_backend(e) || find_commons(e, &copts.commons) ||
-	    read_salt(o->salt, copts.salt) ||
-	    read_salt(o->commons_salt, copts.commons_salt))
+	strcpy((char *)e->copts.commons_salt, "commons");
+	if (open_backend(e) || find_commons(e, &e->copts.commons) ||
+	    read_salt(o->salt, e->copts.salt) ||
+	    read_salt(o->commons_salt, e->copts.commons_salt))
 		return -1;
 	/* Where nothing is kept, there is nothing to mistake. */
-	if (keeps && weights_id(e, id))
+	if ((keeps || o->kv_scales || o->calibrate) && weights_id(e, id))
 		return -1;
 	if (keeps)
 		e->id_s = now() - begin;
-	model_cache(&e->info, o->k_type, o->v_type, keeps ? id : NULL,
-		    &e->groups, &e->shape);
-	e->shape.epoch = o->epoch;
-	ret = kvc_cache_create(e->kvc, &e->shape, &copts, &e->cache);
-	if (ret)
-		return complain("no cache: %s%s", kvc_errmsg(e->kvc),
-				ret == -EAGAIN ? ": give fewer --threads" : "");
+	if (read_scales(e))
+		return -1;
+	engine_shape(e, k_type, v_type, keeps ? id : NULL, &e->groups,
+		     &e->shape);
+	if (engine_cache(e, &e->shape, &e->cache))
+		return -1;
 	return tiers_open(e);
 }
 
@@ -252,6 +291,8 @@ void engine_close(struct engine *e)
 		tokenizer_destroy(e->tok);
 	if (e->gguf)
 		gguf_close(e->gguf);
+	free(e->k_scales);
+	free(e->v_scales);
 }
 
 bool engine_local(const struct engine *e)

@@ -27,6 +27,10 @@
  * @ctx_len: tokens that a conversation may have
  * @groups: see @shape
  * @shape: what the cache is for
+ * @copts: how
+ * @k_scales: [layers] of --kv-scales, or NULL
+ * @v_scales: the same of values
+ * @file_id: digest of the model file, where it was wanted
  * @kvc: the backend
  * @cache: the model's cache
  * @tiers: what is under the cache
@@ -45,6 +49,10 @@ struct engine {
 	uint32_t ctx_len;
 	struct model_groups groups;
 	struct kvc_model shape;
+	struct kvc_cache_opts copts;
+	float *k_scales;
+	float *v_scales;
+	uint8_t file_id[32];
 	struct kvc *kvc;
 	struct kvc_cache *cache;
 	struct tiers tiers;
@@ -58,6 +66,14 @@ int engine_open(struct engine *e, const struct options *opts);
 int engine_pool(struct engine *e);
 int engine_load(struct engine *e);
 void engine_close(struct engine *e);
+
+/* What a cache with these types is for; @id of the weights, or NULL. */
+void engine_shape(const struct engine *e, int k_type, int v_type,
+		  const uint8_t *id, struct model_groups *groups,
+		  struct kvc_model *out);
+/* One more cache in the same pool: 0, or -1 after a complaint. */
+int engine_cache(const struct engine *e, const struct kvc_model *shape,
+		 struct kvc_cache **out);
 
 /* The pool is this process's: options say how large it is. */
 bool engine_local(const struct engine *e);

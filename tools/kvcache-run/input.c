@@ -24,7 +24,7 @@ int input_check(const struct engine *e, const struct conv *c, const char *what)
 	if (!c->ids.n)
 		return complain("%s: the prompt is empty: give it some text",
 				what);
-	if (c->ids.n >= e->ctx_len)
+	if (c->ids.n >= e->ctx_len && !options_windows(e->opts))
 		return complain("%s: a prompt of %u tokens does not fit a context of %u: shorten it%s",
 				what, c->ids.n, e->ctx_len,
 				e->ctx_len < e->info.context ?
@@ -186,7 +186,7 @@ int input_read(const struct engine *e, struct input_list *l)
 			break;
 		case INPUT_REQUESTS:
 			/* A score has nothing to say before the end. */
-			if (strcmp(v, "-") || o->score)
+			if (strcmp(v, "-") || o->score || options_windows(o))
 				ret = requests_read(e, l, v);
 			else
 				l->live = true;

@@ -10,12 +10,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "calibrate.h"
 #include "interrupt.h"
+#include "kld.h"
 #include "progress.h"
 #include "run.h"
 #include "saved.h"
 #include "timing.h"
 #include "util.h"
+#include "windows.h"
 
 int run_load(struct run *r)
 {
@@ -24,7 +27,7 @@ int run_load(struct run *r)
 	if (engine_load(&r->engine))
 		return -1;
 	r->report.load_s = now() - begin;
-	if (r->opts.no_cache || r->opts.score)
+	if (!options_keep(&r->opts))
 		return 0;
 	if (sched_init(&r->sched, &r->engine, &r->emit, r->timing))
 		return -1;
@@ -46,6 +49,7 @@ static bool is_input(const struct options *o, const char *path)
 
 	if (same_file(path, o->model) ||
 	    (o->load && same_file(path, o->load)) ||
+	    (o->kv_scales && same_file(path, o->kv_scales)) ||
 	    (o->system_file && same_file(path, o->system_file)))
 		return true;
 	for (i = 0; i < o->ninputs; i++)
@@ -123,6 +127,11 @@ static int open_outputs(struct run *r)
 		if (!r->jsonl)
 			return -1;
 	}
+	if (r->opts.calibrate) {
+		r->scales = open_output(&r->opts, r->opts.calibrate);
+		if (!r->scales)
+			return -1;
+	}
 	if (r->opts.timing) {
 		if (twice(r->json, r->opts.json_path, "--json",
 			  r->opts.timing, "--timing") ||
@@ -160,7 +169,7 @@ static int check_parallel(const struct run *r)
 	struct limits l;
 	uint32_t none = 0;
 
-	if (!r->opts.parallel_given || r->opts.no_cache || r->opts.score ||
+	if (!r->opts.parallel_given || !options_keep(&r->opts) ||
 	    kvc_predict(r->engine.cache, NULL, &none, 1, 0, &room) ||
 	    r->opts.parallel <= room.limit_pages)
 		return 0;
@@ -181,6 +190,8 @@ static int run(struct run *r)
 	if (engine_open(&r->engine, &r->opts) ||
 	    input_read(&r->engine, &r->inputs))
 		return -1;
+	if (options_windows(&r->opts) && windows_check(r))
+		return -1;
 	if (saved_check(r) || engine_pool(&r->engine) || check_parallel(r) ||
 	    (r->opts.load && saved_load(r)) || open_outputs(r) ||
 	    check_save(r))
@@ -191,6 +202,10 @@ static int run(struct run *r)
 	interrupt_catch();
 	if (r->opts.chat)
 		return run_chat(r);
+	if (r->opts.kld)
+		return run_kld(r);
+	if (r->opts.calibrate)
+		return run_calibrate(r);
 	return r->opts.score ? run_score(r) : run_conversations(r);
 }
 
@@ -224,6 +239,8 @@ static int finish(struct run *r, int ret)
 	if (r->jsonl != stdout && close_output(r->jsonl, r->opts.jsonl_path))
 		ret = -1;
 	if (close_output(r->timing, r->opts.timing))
+		ret = -1;
+	if (close_output(r->scales, r->opts.calibrate))
 		ret = -1;
 	if (close_output(stdout, "standard output"))
 		ret = -1;

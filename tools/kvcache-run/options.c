@@ -9,6 +9,7 @@
 
 #include <kvattn.h>
 
+#include "kv_type.h"
 #include "options.h"
 #include "util.h"
 
@@ -54,8 +55,10 @@ static const char help[] =
 "                         values; the file is whole or as it was\n"
 "\n"
 "Memory\n"
-"      --kv TYPE          of keys and values: f32, f16 (default), bf16\n"
+"      --kv TYPE          of keys and values, or K,V of each: f32, f16 (default),\n"
+"                         bf16, int8, e4m3, e4m3t, int4, int4h\n"
 "      --kv-k TYPE, --kv-v TYPE  of one of them\n"
+"      --kv-scales FILE   scales of e4m3t, which --calibrate wrote\n"
 "      --pool SIZE        bytes in the pool of this process, such as 512M (1G)\n"
 "      --page-size SIZE   bytes in its pages, a power of two (2M)\n"
 "      --max-pages N      pages that may be held\n"
@@ -97,6 +100,9 @@ static const char help[] =
 "                         no stored row changed; weights are f32 then\n"
 "      --score            one pass over the text: its log-probability and\n"
 "                         perplexity; generates nothing and holds no page\n"
+"      --kld[=N]          what --kv, which may be repeated, does to the answers,\n"
+"                         against f32, on the first N (all) windows of the text\n"
+"      --calibrate FILE   write scales of keys and values that the text has\n"
 "\n"
 "  -h, --help    -V, --version\n"
 "\n"
@@ -104,7 +110,6 @@ static const char help[] =
 "interrupted.\n";
 
 #define COUNT_MAX	(UINT32_MAX / 2)
-#define PAGE_SIZE_MIN	64		/* of a pool in this process */
 
 enum {
 	OPT_TOKENS = 256, OPT_REQUESTS, OPT_SYSTEM, OPT_SYSTEM_FILE, OPT_RAW,
@@ -116,6 +121,7 @@ enum {
 	OPT_COMMONS, OPT_COMMONS_SALT, OPT_SALT, OPT_EPOCH, OPT_KEEP_WINDOW,
 	OPT_SAMPLES, OPT_BEAMS, OPT_NO_SHARE, OPT_SPECULATE, OPT_KEEP,
 	OPT_STATIC, OPT_SAVE, OPT_LOAD, OPT_TIER,
+	OPT_KV_SCALES, OPT_KLD, OPT_CALIBRATE,
 };
 
 static const struct option longopts[] = {
@@ -143,6 +149,7 @@ static const struct option longopts[] = {
 	{ "kv", required_argument, NULL, OPT_KV },
 	{ "kv-k", required_argument, NULL, OPT_KV_K },
 	{ "kv-v", required_argument, NULL, OPT_KV_V },
+	{ "kv-scales", required_argument, NULL, OPT_KV_SCALES },
 	{ "pool", required_argument, NULL, OPT_POOL },
 	{ "page-size", required_argument, NULL, OPT_PAGE_SIZE },
 	{ "max-pages", required_argument, NULL, OPT_MAX_PAGES },
@@ -171,6 +178,8 @@ static const struct option longopts[] = {
 	{ "isa", required_argument, NULL, OPT_ISA },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "score", no_argument, NULL, OPT_SCORE },
+	{ "kld", optional_argument, NULL, OPT_KLD },
+	{ "calibrate", required_argument, NULL, OPT_CALIBRATE },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -227,8 +236,21 @@ static int kv_type(const char *opt, const char *s, int *out)
 	int type = kva_type_parse(s);
 
 	if (type < 0)
-		return complain("%s %s: give f32, f16 or bf16", opt, s);
+		return complain("%s %s: give " KV_TYPE_NAMES, opt, s);
 	*out = type;
+	return 0;
+}
+
+/* --kv: the last counts, and --kld takes all. */
+static int kv_pair(struct options *o, const char *s)
+{
+	if (!kv_type_pair(s, &o->k_type, &o->v_type))
+		return complain("--kv %s: give " KV_TYPE_NAMES ", or two of them as K,V",
+				s);
+	if (o->nkv == MAX_KV)
+		return complain("--kv %s: %u are given already: take more runs",
+				s, MAX_KV);
+	o->kv[o->nkv++] = (struct kv_pair){ o->k_type, o->v_type };
 	return 0;
 }
 
@@ -289,10 +311,7 @@ static int set_number(struct options *o, int opt, const char *arg)
 		o->given |= GIVEN_SEED;
 		return number("--seed", arg, 0, UINT64_MAX, &o->sampling.seed);
 	case OPT_KV:
-		if (kv_type("--kv", arg, &o->k_type))
-			return -1;
-		o->v_type = o->k_type;
-		return 0;
+		return kv_pair(o, arg);
 	case OPT_KV_K:
 		return kv_type("--kv-k", arg, &o->k_type);
 	case OPT_KV_V:
@@ -324,6 +343,10 @@ static int set_number(struct options *o, int opt, const char *arg)
 	case OPT_KEEP:
 		o->shift = true;
 		return number32("--keep", arg, 0, COUNT_MAX, &o->keep);
+	case OPT_KLD:
+		o->kld = true;
+		return arg ? number32("--kld", arg, 1, COUNT_MAX, &o->windows) :
+			     0;
 	case OPT_EPOCH:
 		return number("--epoch", arg, 0, UINT64_MAX, &o->epoch);
 	case OPT_WAIT:
@@ -428,163 +451,16 @@ static int set(struct options *o, int opt, const char *arg)
 	case OPT_SCORE:
 		o->score = true;
 		break;
+	case OPT_KV_SCALES:
+		o->kv_scales = arg;
+		break;
+	case OPT_CALIBRATE:
+		o->calibrate = arg;
+		break;
 	default:
 		return set_number(o, opt, arg);
 	}
 	return 0;
-}
-
-/* Kernels by a name that @opt gives, if any. */
-static int check_isa(const char *opt, const char *name)
-{
-	const struct kva_ops *ops;
-	char names[128] = "";
-	bool known = false;
-	int i, runs;
-
-	if (!name || !*name)
-		return 0;
-	for (i = 0; (ops = kva_variant(i, &runs)); i++) {
-		if (!strcmp(name, ops->name)) {
-			if (runs)
-				return 0;
-			known = true;
-		}
-		if (runs)
-			snprintf(names + strlen(names),
-				 sizeof(names) - strlen(names), "%s%s",
-				 *names ? ", " : "", ops->name);
-	}
-	return complain("%s %s: %s: give one of %s", opt, name,
-			known ? "not for this CPU" : "no such kernels", names);
-}
-
-static int check_page_size(uint64_t size)
-{
-	if (!size || (size >= PAGE_SIZE_MIN && size <= KVCACHE_PAGE_SIZE_MAX &&
-		      !(size & (size - 1))))
-		return 0;
-	return complain("--page-size %llu: give a power of two from %u to %lluM",
-			(unsigned long long)size, PAGE_SIZE_MIN,
-			(unsigned long long)KVCACHE_PAGE_SIZE_MAX >> 20);
-}
-
-/* Who reads standard input, in the order of reading; NULL past the last. */
-static const char *reader(const struct options *o, unsigned int nth)
-{
-	unsigned int i;
-
-	if (o->system_file && !strcmp(o->system_file, "-") && !nth--)
-		return "--system-file -";
-	for (i = 0; i < o->ninputs; i++) {
-		if (strcmp(o->inputs[i].value, "-"))
-			continue;
-		if (o->inputs[i].kind == INPUT_FILE && !nth--)
-			return "-f -";
-		if (o->inputs[i].kind == INPUT_REQUESTS && !nth--)
-			return "--requests -";
-	}
-	return o->chat && !nth ? "--chat" : NULL;
-}
-
-/* How texts are generated: what does not go together. */
-static int check_ways(const struct options *o)
-{
-	const char *way = o->beams ? "--beams" :
-			  o->samples > 1 ? "--samples" :
-			  o->speculate ? "--speculate" :
-			  o->shift ? "--keep" : o->fixed ? "--static" : NULL;
-	unsigned int i;
-
-	if (way && (o->no_cache || o->score))
-		return complain("%s: is about pages, and %s holds none: leave one of them out",
-				way, o->score ? "--score" : "--no-cache");
-	if (o->beams && (o->samples > 1 || o->speculate || o->shift ||
-			 o->fixed || o->chat || o->verify))
-		return complain("--beams: leave out --samples, --speculate, --keep, --static, --chat and --verify");
-	if (o->beams && o->sampling.temp > 0)
-		return complain("--beams: looks for the likeliest text: leave out --temp");
-	if (o->samples > 1 && (o->chat || o->fixed))
-		return complain("--samples: leave out --chat and --static");
-	if (o->no_share && !o->beams && o->samples < 2)
-		return complain("--no-share: give --samples or --beams too");
-	if (o->shift && (o->verify || o->fixed))
-		return complain("--keep: leave out --verify and --static");
-	if (o->shift && !o->sampling.max_new)
-		return complain("--keep: -n 0 would never end: give a number");
-	for (i = 0; (o->beams || o->samples > 1) && i < o->ninputs; i++)
-		if (o->inputs[i].kind == INPUT_REQUESTS &&
-		    !strcmp(o->inputs[i].value, "-"))
-			return complain("--requests -: give a file with %s",
-					way);
-	return 0;
-}
-
-/* One conversation comes from a file, or goes to one. */
-static int check_saved(const struct options *o)
-{
-	const char *opt = o->load ? "--load" : "--save";
-	unsigned int i;
-
-	if (!o->load && !o->save)
-		return 0;
-	for (i = 0; i < o->ninputs; i++)
-		if (o->inputs[i].kind == INPUT_REQUESTS)
-			return complain("%s: is for one conversation, and --requests are many: give -p, -f, --tokens or --chat",
-					opt);
-	if (o->ninputs > 1 && !o->chat)
-		return complain("%s: is for one conversation, and there are %u: give one prompt, or --chat with a turn in each",
-				opt, o->ninputs);
-	if (o->no_cache || o->score)
-		return complain("%s: %s keeps no keys and values: leave it out",
-				opt, o->score ? "--score" : "--no-cache");
-	if (o->beams || o->samples > 1)
-		return complain("%s: is for one text, and %s makes several: leave it out",
-				opt, o->beams ? "--beams" : "--samples");
-	if (o->load && o->fixed)
-		return complain("--load: takes pages for what was saved: leave out --static");
-	if (o->load && (o->system || o->system_file))
-		return complain("--load: the conversation has begun, with its system message: leave out %s",
-				o->system ? "--system" : "--system-file");
-	return 0;
-}
-
-/* Options that contradict each other, and what is missing. */
-static int check(const struct options *o)
-{
-	unsigned int i;
-
-	if (!o->model)
-		return complain("no model: give -m FILE.gguf");
-	if (!o->ninputs && !o->chat && !o->load)
-		return complain("no prompt: give -p TEXT, -f FILE, --tokens IDS or --requests FILE");
-	for (i = 0; o->chat && i < o->ninputs; i++)
-		if (o->inputs[i].kind != INPUT_TEXT)
-			return complain("--chat: turns come from -p and standard input: leave out -f, --tokens and --requests");
-	if (o->system && o->system_file)
-		return complain("--system and --system-file: give one of them");
-	if (reader(o, 1))
-		return complain("standard input is named twice, by %s and by %s: give a file to one of them",
-				reader(o, 0), reader(o, 1));
-	if (o->json && o->jsonl && !o->json_path && !o->jsonl_path)
-		return complain("--json and --jsonl: give one of them a file");
-	if (o->commons_salt && !o->commons)
-		return complain("--commons-salt: there are no commons: give --commons too");
-	if (o->score && o->jsonl)
-		return complain("--jsonl: --score has no conversations: give --json");
-	if (o->score && (o->chat || o->no_cache || o->verify))
-		return complain("--score generates nothing: leave out --chat, --no-cache and --verify");
-	if (o->ntiers && (o->score || o->no_cache || o->no_reuse))
-		return complain("--tier: nothing is kept with --score, --no-cache and --no-reuse: leave them out");
-	if (o->no_cache && o->verify)
-		return complain("--verify checks the cache: leave out --no-cache");
-	if (o->verify && o->weights != MODEL_WEIGHTS_F32)
-		return complain("--weights %s: the bounds of --verify are for f32: leave it out",
-				weights_name(o->weights));
-	if (check_ways(o) || check_saved(o) || check_page_size(o->page_size) ||
-	    check_isa("--isa", o->isa))
-		return -1;
-	return check_isa("KVATTN_ISA", getenv("KVATTN_ISA"));
 }
 
 int options_parse(int argc, char **argv, struct options *o)
@@ -618,11 +494,12 @@ int options_parse(int argc, char **argv, struct options *o)
 	if (optind < argc)
 		return complain("%s: not an option; prompts are given as -p TEXT",
 				argv[optind]);
-	if (o->verify && !weights_given)
+	if ((o->verify || options_windows(o)) && !weights_given)
 		o->weights = MODEL_WEIGHTS_F32;
+	o->raw |= options_windows(o);
 	if ((o->json && !o->json_path) || (o->jsonl && !o->jsonl_path))
 		o->quiet = true;
-	return check(o);
+	return options_check(o);
 }
 
 void options_free(struct options *o)

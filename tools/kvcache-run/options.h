@@ -71,6 +71,15 @@ struct sampling {
 #define GIVEN_MIN_P	(1U << 2)
 #define GIVEN_SEED	(1U << 3)
 
+/* Types of keys and values that --kld is to compare, at most. */
+#define MAX_KV 32
+
+/* One of them. */
+struct kv_pair {
+	int k_type;
+	int v_type;
+};
+
 struct options {
 	const char *model;
 	struct input *inputs;
@@ -95,11 +104,18 @@ struct options {
 	bool fixed;			/* --static */
 	bool verify;
 	bool score;
+	bool kld;
+	uint32_t windows;		/* 0: all that there are */
+	const char *calibrate;		/* path */
+	const char *kv_scales;		/* path */
 	bool quiet;
 	bool ignore_end;
 	enum model_weights weights;
 	int k_type;
 	int v_type;
+	struct kv_pair kv[MAX_KV];	/* each --kv, of which the last counts
+					 * but with @kld */
+	unsigned int nkv;
 	uint32_t chunk;
 	uint32_t ctx;
 	uint32_t threads;
@@ -133,7 +149,21 @@ struct options {
  */
 int options_parse(int argc, char **argv, struct options *o);
 void options_free(struct options *o);
+/* Its last part: do they go together? 0, or -1 after a complaint. */
+int options_check(const struct options *o);
 
 const char *weights_name(enum model_weights w);
+
+/* Texts in windows, not conversations: each may be longer than the context. */
+static inline bool options_windows(const struct options *o)
+{
+	return o->kld || o->calibrate;
+}
+
+/* Is what is stored to be found again? */
+static inline bool options_keep(const struct options *o)
+{
+	return !o->no_cache && !o->score && !options_windows(o);
+}
 
 #endif /* RUN_OPTIONS_H */

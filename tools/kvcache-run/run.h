@@ -29,6 +29,7 @@
  * @json: where JSON goes, or NULL
  * @jsonl: where a line of it goes for each conversation, or NULL
  * @timing: where times go, or NULL
+ * @scales: where --calibrate writes, or NULL
  */
 struct run {
 	struct options opts;
@@ -42,6 +43,7 @@ struct run {
 	FILE *json;
 	FILE *jsonl;
 	FILE *timing;
+	FILE *scales;
 };
 
 /* Modes. Each returns 0, or -1 after a complaint. */

@@ -86,6 +86,9 @@ void kva_work_init(struct kva_work *w, const struct kva_attn *a)
 		 (size_t)KVA_TILE * KVA_V_STRIDE(v->v_dim) +
 		 2 * KVA_S_STRIDE * (kva_groups(v->k_dim) +
 				     kva_groups(v->v_dim)) +
+		 (size_t)w->rows * kva_groups(v->k_dim) +
+		 (size_t)KVA_PANEL_ROWS * kva_groups(v->v_dim) * KVA_S_STRIDE +
+		 (size_t)w->rows * kva_groups(v->v_dim) * KVA_WIDE +
 		 2 * (size_t)row_floats(v));
 	w->scratch_size = round_up(w->scratch_size, 64);
 	w->shared_size = w->first_size + 2 * w->ml_size + w->o_size;
@@ -111,6 +114,11 @@ void kva_scratch_init(struct kva_scratch *x, const struct kva_work *w,
 	x->k_groups = x->wide + row_floats(a->kv);
 	x->v_groups = x->k_groups +
 		      2 * KVA_S_STRIDE * kva_groups(a->kv->k_dim);
+	x->q_sums = x->v_groups +
+		    2 * KVA_S_STRIDE * kva_groups(a->kv->v_dim);
+	x->weights = x->q_sums + (size_t)w->rows * kva_groups(a->kv->k_dim);
+	x->adds = x->weights + (size_t)KVA_PANEL_ROWS *
+		  kva_groups(a->kv->v_dim) * KVA_S_STRIDE;
 }
 
 size_t kva_workspace(const struct kva_attn *a, const struct kva_threads *t)

@@ -44,6 +44,11 @@ struct kva_work {
 	size_t scratch_size;	/* of one thread */
 };
 
+/* Rows that a panel takes at a time: no variant takes more. */
+#define KVA_PANEL_ROWS 6
+/* And floats in a vector. */
+#define KVA_WIDE 16
+
 /* One thread's scratch. */
 struct kva_scratch {
 	float *q;		/* [rows][k_dim], times scale times log2(e) */
@@ -58,6 +63,10 @@ struct kva_scratch {
 	/* of 4-bit K and V: [groups][scale, minimum][KVA_S_STRIDE] */
 	float *k_groups;
 	float *v_groups;
+	float *q_sums;		/* [rows][groups of K] sums of q over each */
+	/* probabilities times scales: [KVA_PANEL_ROWS][groups][KVA_S_STRIDE] */
+	float *weights;
+	float *adds;		/* [rows][groups][KVA_WIDE] p times minimums */
 };
 
 /*

@@ -101,17 +101,25 @@ static void decode_chunk(const struct job *j, struct kva_scratch *x,
 	for (r = 0; r < j->group; r++) {
 		float *s = x->s + (size_t)r * KVA_S_STRIDE;
 
+		float was = x->m[r];
+
 		if (c->k_kind == PANEL_S8X4 || c->k_kind == PANEL_F8)
 			scale_row_by(s, c->n, c->k_scales.of);
 		score_row(j, x, r, c->lo, c->n);
+		if (c->v_kind == PANEL_GROUP && x->m[r] > was)
+			scale_row(x->adds + r * adds_of(j), adds_of(j),
+				  exp2_one(was - x->m[r]));
 		if (c->v_kind == PANEL_S8 || c->v_kind == PANEL_F8)
 			scale_row_by(s, c->n, c->v_scales.of);
 	}
 	if (j->direct)
 		fetch_scales(&next->k_scales, kva_scales(v->k_type, v->k_dim),
 			     next->n);
-	if (c->v_kind == PANEL_GROUP)
+	if (c->v_kind == PANEL_GROUP) {
 		expand_groups(&c->v_scales, c->n, x->v_groups);
+		for (r = 0; r < 2 * c->v_scales.groups; r++)
+			clear_unseen(c, x->v_groups + r * KVA_S_STRIDE);
+	}
 	for (r = 0; r < j->group; r += step)
 		chunk_values(j, x, c, r, j->group - r < step ? j->group - r :
 							       step, next->k);
@@ -153,6 +161,7 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 	uint32_t head = item % v->kv_heads, qh = head * j->group, r, s;
 	size_t piece = item / v->kv_heads;
 	struct kva_scratch x;
+	int groups;
 
 	s = find_piece(j, piece);
 	kva_scratch_init(&x, &j->w, a, thread);
@@ -160,7 +169,12 @@ static void decode_item(void *arg, size_t item, unsigned int thread)
 	if (j->direct && kva_is_int4(v->k_type))
 		order_q(j, &x);
 	reset_rows(j, &x, j->group);
+	groups = j->direct && kva_is_int4(v->v_type);
+	if (groups)
+		memset(x.adds, 0, sizeof(float) * adds_of(j) * j->group);
 	decode_piece(j, &x, item);
+	for (r = 0; groups && r < j->group; r++)
+		add_minimums(j, &x, r);
 	for (r = 0; r < j->group; r++) {
 		const float *o = x.o + (size_t)r * v->v_dim;
 		size_t to = piece * a->q_heads + qh + r;

@@ -7,12 +7,17 @@
  *
  * Each element of c is one chain of fused multiply-adds over the rows of m,
  * in ascending order, whatever the shape of the tile: results do not depend
- * on how the work is divided.
+ * on how the work is divided. 4-bit codes are multiplied as they are. Their
+ * scales and minimums differ between groups: those of K come in once a group,
+ * d sum(a c) + m sum(a), and those of V are in a, and added by the caller.
  *
  * To be included after a vec_*.h.
  */
 #ifndef KVA_PANEL_H
 #define KVA_PANEL_H
+
+_Static_assert(MR <= KVA_PANEL_ROWS && VW <= KVA_WIDE,
+	       "scratch is for smaller panels");
 
 /* What @m is made of. */
 enum panel_kind {
@@ -20,7 +25,7 @@ enum panel_kind {
 	PANEL_F16 = KVA_F16,
 	PANEL_BF16 = KVA_BF16,	/* two rows interleaved */
 	PANEL_EXPANDED,		/* f32 in scratch: nothing to prefetch */
-	/* packed, and without their scales but for the last three */
+	/* packed, and without their scales but for PANEL_U4 */
 	PANEL_S8X4,		/* four rows interleaved */
 	PANEL_S8,
 	PANEL_F8,		/* 2^-8 of them */
@@ -42,8 +47,11 @@ struct panel {
 	size_t cs;
 	int add;		/* to what c holds */
 	unsigned int edge;	/* columns that a single vector may load */
-	unsigned int col;	/* 4-bit kinds: column of the first vector */
-	const float *groups;	/* and [groups][scale, minimum][KVA_S_STRIDE] */
+	/* PANEL_U4: scales of m, and the sums of groups of a */
+	const float *groups;	/* [groups][scale, minimum][KVA_S_STRIDE] */
+	const float *sums;	/* [mr][groups] */
+	size_t ss;
+	size_t in;		/* other 4-bit kinds: columns into a group */
 	const char *next;	/* what is read soon, prefetched line by line */
 };
 
@@ -95,32 +103,16 @@ static KVA_ALWAYS_INLINE vf panel_load(enum panel_kind kind, const void *m,
 	case PANEL_U4:
 		return v_load_u4((const uint8_t *)m + (i - sub) / 2 * ms + col,
 				 n, sub);
+	case PANEL_GROUP:
+		return v_load_group((const uint8_t *)m + i * ms +
+				    col / KVA_GROUP * KVA_GROUP / 2, KVA_GROUP,
+				    col % KVA_GROUP);
+	case PANEL_SHORT:
+		return v_load_group((const uint8_t *)m + i * ms, KVA_GROUP / 2,
+				    col);
 	default:
 		return v_load_f32((const float *)m + i * ms + col, n);
 	}
-}
-
-/* The same of 4-bit kinds, with their scales: d * code + m. */
-static KVA_ALWAYS_INLINE vf panel_load4(enum panel_kind kind,
-					const struct panel *p, size_t i,
-					int sub, size_t col, unsigned int n)
-{
-	const uint8_t *m = (const uint8_t *)p->m + i * p->ms;
-	size_t at = p->col + col, in, size;
-	const float *s;
-
-	if (kind == PANEL_U4) {
-		s = p->groups + i / KVA_GROUP * 2 * KVA_S_STRIDE + at;
-		return v_fma(panel_load(kind, p->m, p->ms, i, sub, col, n),
-			     v_load(s), v_load(s + KVA_S_STRIDE));
-	}
-	size = kind == PANEL_GROUP ? KVA_GROUP : KVA_GROUP / 2;
-	/* groups begin with a vector of a tile where vectors are wide */
-	in = VW == 16 ? col % size : at % size;
-	at = (at - in) / KVA_GROUP;
-	s = p->groups + at * 2 * KVA_S_STRIDE + i;
-	return v_fma(v_load_group(m + at * KVA_GROUP / 2, size, in),
-		     v_set1(s[0]), v_set1(s[KVA_S_STRIDE]));
 }
 
 static KVA_ALWAYS_INLINE void panel_row(enum panel_kind kind, int mr, int nv,
@@ -128,20 +120,50 @@ static KVA_ALWAYS_INLINE void panel_row(enum panel_kind kind, int mr, int nv,
 					vf acc[MR][NV], size_t i, int sub)
 {
 	unsigned int n = nv == 1 ? p->edge : VW;
+	size_t in = VW < KVA_GROUP / 2 ? p->in : 0;
 	vf b[NV], a;
 	int r, j;
 
 #pragma GCC unroll 4
 	for (j = 0; j < nv; j++)
-		b[j] = kind >= PANEL_U4 ?
-		       panel_load4(kind, p, i, sub, j * VW, n) :
-		       panel_load(kind, p->m, p->ms, i, sub, j * VW, n);
+		b[j] = panel_load(kind, p->m, p->ms, i, sub, in + j * VW, n);
 #pragma GCC unroll 6
 	for (r = 0; r < mr; r++) {
-		a = v_set1(p->a[r * p->as + i]);
+		const float *ar = p->a + r * p->as + i;
+
+		a = v_set1(*ar);
 #pragma GCC unroll 4
-		for (j = 0; j < nv; j++)
+		for (j = 0; j < nv; j++) {
+			if (kind == PANEL_GROUP && j &&
+			    j * VW % KVA_GROUP == 0)
+				a = v_set1(ar[j * VW / KVA_GROUP *
+					      KVA_S_STRIDE]);
 			acc[r][j] = v_fma(a, b[j], acc[r][j]);
+		}
+	}
+}
+
+/* What the rows of a group come to, with their scales, into c. */
+static KVA_ALWAYS_INLINE void panel_fold(int mr, int nv, const struct panel *p,
+					 vf acc[MR][NV], size_t g)
+{
+	const float *d = p->groups + g * 2 * KVA_S_STRIDE;
+	vf by, add, c;
+	int r, j;
+
+#pragma GCC unroll 4
+	for (j = 0; j < nv; j++) {
+		by = v_load(d + j * VW);
+		add = v_load(d + KVA_S_STRIDE + j * VW);
+#pragma GCC unroll 6
+		for (r = 0; r < mr; r++) {
+			float *to = p->c + r * p->cs + j * VW;
+
+			c = g ? v_load(to) : v_set1(0);
+			c = v_fma(v_set1(p->sums[r * p->ss + g]), add, c);
+			v_store(to, v_fma(acc[r][j], by, c));
+			acc[r][j] = v_set1(0);
+		}
 	}
 }
 
@@ -170,12 +192,17 @@ static KVA_ALWAYS_INLINE void panel_body(enum panel_kind kind, int mr, int nv,
 #pragma GCC unroll 4
 		for (u = 0; u < unit; u++)
 			panel_row(kind, mr, nv, p, acc, i + u, u);
+		if (kind == PANEL_U4 && ((i + unit) % KVA_GROUP == 0 ||
+					 i + unit == p->rows))
+			panel_fold(mr, nv, p, acc, i / KVA_GROUP);
 		for (x = 0; x < bytes; x += 64)
 			__builtin_prefetch(next + x);
 		next += bytes;
 	}
 	if (i < p->rows)
 		panel_row(kind, mr, nv, p, acc, i, 0);
+	if (kind == PANEL_U4)
+		return;
 #pragma GCC unroll 6
 	for (r = 0; r < mr; r++)
 #pragma GCC unroll 4
@@ -251,14 +278,14 @@ static size_t panel_step(enum panel_kind kind, size_t n)
 
 /*
  * All columns of @m for @mr rows: vectors by four, two and one; a last one
- * that is not full loads @edge columns.
+ * that is not full loads @edge columns. Of groups, a has a row each.
  */
 static void panel_columns(enum panel_kind kind, int mr, size_t columns,
 			  const struct panel *arg)
 {
-	int in_place = kind == PANEL_GROUP || kind == PANEL_SHORT;
+	int in_group = kind == PANEL_GROUP || kind == PANEL_SHORT;
 	struct panel p = *arg;
-	size_t col = 0;
+	size_t col = 0, g;
 	int nv;
 
 	while (col < columns) {
@@ -269,9 +296,16 @@ static void panel_columns(enum panel_kind kind, int mr, size_t columns,
 		p.edge = full ? VW : columns - col;
 		panels[kind][nv / 2][mr - 1](&p);
 		col += nv * VW;
-		p.col = col;
-		if (!in_place)
+		if (in_group) {
+			g = col / KVA_GROUP;
+			p.in = col % KVA_GROUP;
+			p.a = arg->a + g * KVA_S_STRIDE;
+			p.m = (const char *)arg->m + g * KVA_GROUP / 2;
+		} else {
 			p.m = (const char *)p.m + panel_step(kind, nv * VW);
+			if (kind == PANEL_U4)
+				p.groups += nv * VW;
+		}
 		p.c += nv * VW;
 		p.next += panel_bytes(kind, nv * VW * p.rows);
 	}

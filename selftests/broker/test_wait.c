@@ -276,6 +276,37 @@ TEST_F(broker, events)
 	verify(self);
 }
 
+/* They have keys. Who administers and is no member is not told, either. */
+TEST_F(broker, events_are_for_members_alone)
+{
+	struct kvcb_events mine = { .size = sizeof(mine), .max = 4 };
+	struct kvcb_events others = mine, admins = mine;
+	uint64_t page;
+	int a, b, root;
+
+	START(self, "--pool", "main=4M,page=64K", "--tenant", "a", "--tenant",
+	      "b", "--tenant", "c,uid=4242");
+	a = client(self, "a");
+	b = client(self, "b");
+	root = dial(self);
+	ASSERT_EQ(-EPERM, attach_as(root, "c"));
+	ASSERT_EQ(-ENOTCONN, call(root, KVCB_NR_EVENTS, &admins));
+	ASSERT_EQ(0, call(a, KVCB_NR_EVENTS, &mine));
+	ASSERT_EQ(0, call(b, KVCB_NR_EVENTS, &others));
+	ASSERT_EQ(0, alloc(a, 1, 0, &page, NULL));
+	ASSERT_EQ(0, publish(a, &page, 7, NULL));
+	ASSERT_EQ(0, call(b, KVCB_NR_EVENTS, &others));
+	ASSERT_EQ(0, others.out_nr);
+	ASSERT_EQ(-ENOTCONN, call(root, KVCB_NR_EVENTS, &admins));
+	ASSERT_EQ(0, call(a, KVCB_NR_EVENTS, &mine));
+	ASSERT_EQ(1, mine.out_nr);
+	ASSERT_EQ(7, mine.out_events[0].key[0]);
+	close(root);
+	close(a);
+	close(b);
+	verify(self);
+}
+
 TEST_F(broker, events_that_are_wrong)
 {
 	struct kvcb_events e = { .size = sizeof(e) };

@@ -115,6 +115,40 @@ many_pages()
 		[ "$("$ctl" page ls | wc -l)" -eq 316 ] &&
 		has tenant ls = '"cached_pages":315'
 }
+# Of all that views print, events have keys, and nothing else has.
+only_events()
+{
+	"$ctl" events -t many --follow --json >"$tmp/events" 2>"$tmp/err" &
+	listens=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		has ps = '"comm":"kvcachectl"' && break
+		sleep 0.2
+	done
+	# Attached is not yet listening.
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		seq -s, $i $((i + 40)) |
+			sed 's/.*/{"n": 1, "tokens": [&]}/' >"$tmp/requests"
+		"$run" -m "$refs/tiny-mha-f16.gguf" --kv f32 --tenant many -q \
+			--requests "$tmp/requests" || break
+		[ ! -s "$tmp/events" ] || break
+	done
+	for view in info 'pool ls' 'pool show many' 'tenant ls' ps 'page ls' \
+			'page show 1 -p many' 'map -p many'; do
+		# shellcheck disable=SC2086 # words
+		"$ctl" $view && "$ctl" $view --json || return
+	done >"$tmp/views"
+	[ ! -x "$build/kvcachetop" ] ||
+		"$build/kvcachetop" --batch -n 1 >>"$tmp/views" || return
+	[ ! -x "$build/kvcache-exporter" ] ||
+		"$build/kvcache-exporter" --once >>"$tmp/views" || return
+	kill $listens
+	wait $listens
+	sed -n 's/.*"key":"\([0-9a-f]\{16\}\)[0-9a-f]\{48\}".*/\1/p' \
+		"$tmp/events" >"$tmp/keys"
+	cat "$tmp/err" "$tmp/events" "$tmp/keys"
+	[ -s "$tmp/keys" ] && [ -s "$tmp/views" ] &&
+		! grep -F -f "$tmp/keys" "$tmp/views"
+}
 # A reply has 128.
 many_clients()
 {
@@ -165,6 +199,7 @@ two_at_once()
 }
 if [ -x "$run" ]; then
 	check "more pages than a reply has" many_pages
+	check "keys are in events alone" only_events
 	check "more clients than a reply has" many_clients
 fi
 check "two changes at once" two_at_once

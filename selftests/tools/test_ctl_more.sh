@@ -236,8 +236,9 @@ completion()
 		completes tenant --device "$KVCACHE" rm '' = a b &&
 		completes footprint --pool '' = || return
 	# Names are those of the backend that the line names.
-	KVCACHE=$tmp/none completes --device "$KVCACHE" tenant rm '' = a b &&
-		KVCACHE=$tmp/none completes ps -d "$KVCACHE" -t '' = a b
+	named=$KVCACHE
+	KVCACHE=$tmp/none completes --device "$named" tenant rm '' = a b &&
+		KVCACHE=$tmp/none completes ps -d "$named" -t '' = a b
 }
 completion_has_all()
 {

@@ -144,6 +144,12 @@ static int refused(struct source *src, int err)
 	return source_because(src, err, "%s", strerror(-err));
 }
 
+/* What it says to a refusal is ours to say: refused(). */
+static int ask(void *arg, unsigned int nr, void *cmd)
+{
+	return kvc_call(arg, nr, cmd);
+}
+
 int source_set(struct source *src, const struct new_limit *l)
 {
 	/* What is counted in pages needs no pool: a page is a byte of it. */
@@ -163,6 +169,6 @@ int source_set(struct source *src, const struct new_limit *l)
 	*(l->which == 'm' ? &ch.min : l->which == 'l' ? &ch.low : &ch.max) =
 		limit;
 	src->why[0] = 0;
-	err = change_make(source_ask, src, &ch, &p, look_up, &t, &s);
+	err = change_make(ask, src->kvc, &ch, &p, look_up, &t, &s);
 	return err && !src->why[0] ? refused(src, err) : err;
 }

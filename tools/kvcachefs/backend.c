@@ -4,26 +4,32 @@
  *
  * Whoever may administer has one connection, attached to no tenant. Others have
  * to be a member of a tenant to see it, and a tenant with members cannot be
- * removed: they connect for each request anew.
+ * removed; and to attach is a change that everybody sees who compares moments.
+ * So they attach for KEEP_MS, in which there may be many requests, and no
+ * longer, however many there are.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "admin.h"
 #include "fs.h"
 #include "name.h"
 
-static void disconnect(struct fs *fs)
+#define KEEP_MS 200
+
+uint64_t fs_now(void)
 {
-	if (fs->kvc)
-		kvc_close(fs->kvc);
-	fs->kvc = NULL;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
 static int ask(void *arg, unsigned int nr, void *cmd)
 {
-	return kvc_call(arg, nr, cmd);
+	return ask_call(arg, nr, cmd);
 }
 
 static int who_am_i(struct fs *fs)
@@ -31,16 +37,17 @@ static int who_am_i(struct fs *fs)
 	struct kvcache_attach a = { .by = KVCACHE_ATTACH_AUTO };
 	int err;
 
-	err = admin_probe(ask, fs->kvc);
-	fs->admin = !err;
+	err = admin_probe(ask, fs);
 	fs->blind = false;
+	if (!err || err == -EPERM)
+		fs->admin = !err;
 	if (err != -EPERM)
 		return err;
 	if (fs->tenant) {
 		a.by = KVCACHE_ATTACH_NAME;
 		snprintf(a.name, sizeof(a.name), "%s", fs->tenant);
 	}
-	err = kvc_call(fs->kvc, KVCACHE_NR_ATTACH, &a);
+	err = ask_call(fs, KVCACHE_NR_ATTACH, &a);
 	fs->blind = err == -ENOENT || err == -EPERM || err == -EDQUOT ||
 		    err == -ENOSPC;
 	return fs->blind ? 0 : err;
@@ -48,21 +55,14 @@ static int who_am_i(struct fs *fs)
 
 static int connect_to(struct fs *fs, char *why, size_t len)
 {
-	const struct kvc_open_opts opts = {
-		.sz = sizeof(opts),
-		.flags = KVC_OPEN_UNATTACHED,
-		.msg = why,
-		.msg_len = len,
-	};
-	int err = kvc_open(fs->device, &opts, &fs->kvc);
+	int err = ask_open(fs, why, len);
 
-	if (err) {
-		fs->kvc = NULL;
-		return err;
-	}
-	err = who_am_i(fs);
+	fs->known = false;
+	fs->since = fs_now();
+	if (!err)
+		err = who_am_i(fs);
 	if (err)
-		disconnect(fs);
+		ask_close(fs);
 	return err;
 }
 
@@ -71,7 +71,7 @@ int fs_try(struct fs *fs, char *why, size_t len)
 	int err = connect_to(fs, why, len);
 
 	/* A connection is of one process, and this may not be the one to stay. */
-	disconnect(fs);
+	ask_end(fs);
 	return err;
 }
 
@@ -79,7 +79,7 @@ int fs_try(struct fs *fs, char *why, size_t len)
 static int not_there(int err)
 {
 	return err == -EACCES || err == -ENOMEM || err == -EMFILE ||
-	       err == -ENFILE ? err : -ENOTCONN;
+	       err == -ENFILE || err == -ETIMEDOUT ? err : -ENOTCONN;
 }
 
 int fs_begin(struct fs *fs)
@@ -92,15 +92,48 @@ int fs_begin(struct fs *fs)
 	if (err)
 		return not_there(err);
 	memset(&fs->query, 0, sizeof(fs->query));
+	fs->recalled = false;
 	err = fs_call(fs, KVCACHE_NR_QUERY, &fs->query);
+	fs->known = !err;
 	/* That connection was to one that is gone. */
 	return err == -ENOTCONN && !fresh ? fs_begin(fs) : err;
 }
 
+int fs_begin_known(struct fs *fs)
+{
+	if (!fs->kvc || !fs->known || !fs->query.out_nr_pools)
+		return fs_begin(fs);
+	fs->recalled = true;
+	return 0;
+}
+
+bool fs_again(struct fs *fs, int *err)
+{
+	if (!fs->recalled || (*err != -ENOENT && *err != -ENOTCONN))
+		return false;
+	*err = fs_begin(fs);
+	return true;
+}
+
+static uint64_t kept_ms(const struct fs *fs)
+{
+	return (fs_now() - fs->since) / 1000000;
+}
+
 void fs_end(struct fs *fs)
 {
-	if (!fs->admin)
-		disconnect(fs);
+	fs->req = NULL;
+	fs->recalled = false;
+	if (!fs->admin && (fs->blind || kept_ms(fs) >= KEEP_MS))
+		ask_close(fs);
+}
+
+int fs_idle(struct fs *fs)
+{
+	fs_end(fs);
+	if (fs->admin || !fs->kvc)
+		return -1;
+	return KEEP_MS - kept_ms(fs);
 }
 
 int fs_call(struct fs *fs, unsigned int nr, void *arg)
@@ -113,9 +146,9 @@ int fs_call(struct fs *fs, unsigned int nr, void *arg)
 	if (fs->blind && nr >= KVCACHE_NR_TENANT_GET &&
 	    nr <= KVCACHE_NR_GRANT_GET)
 		return -ENOENT;
-	err = kvc_call(fs->kvc, nr, arg);
+	err = ask_call(fs, nr, arg);
 	if (err == -ENOTCONN || err == -EOWNERDEAD) {
-		disconnect(fs);
+		ask_close(fs);
 		err = -ENOTCONN;
 	}
 	return err;
@@ -126,6 +159,11 @@ int fs_call(struct fs *fs, unsigned int nr, void *arg)
 static uint32_t *hint_of(struct fs *fs, const char *name)
 {
 	return &fs->hint[name_hash(name) % FS_HINTS];
+}
+
+void fs_hint(struct fs *fs, const struct kvcache_tenant_info *t)
+{
+	*hint_of(fs, t->name) = t->id;
 }
 
 int fs_tenant(struct fs *fs, uint32_t pool, uint32_t id,
@@ -177,7 +215,7 @@ int fs_tenant_named(struct fs *fs, const char *name,
 		if (err)
 			return err;
 		for (i = 0; i < r.out_nr; i++) {
-			*hint_of(fs, r.out_info[i].name) = r.out_info[i].id;
+			fs_hint(fs, &r.out_info[i]);
 			if (strcmp(r.out_info[i].name, name))
 				continue;
 			*out = r.out_info[i];

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "fs.h"
+#include "name.h"
 #include "util.h"
 
 #define FS_USAGE	2
-#define LOOK_MS		100	/* between two looks for who polls */
 
 /**
  * struct options - the command line
@@ -132,6 +132,11 @@ static int parse(struct options *o, int argc, char **argv)
 			return FS_USAGE;
 		}
 	}
+	if (o->tenant && !name_ok(o->tenant)) {
+		complain("--tenant \"%s\": give " NAME_RULE, o->tenant,
+			 KVCACHE_NAME_LEN - 1);
+		return FS_USAGE;
+	}
 	if (argc - optind != 1 && argc - optind != 2) {
 		complain("%s: give the folder to mount on, or SOURCE and the folder",
 			 optind == argc ? "no folder" : "too much");
@@ -146,14 +151,38 @@ static int parse(struct options *o, int argc, char **argv)
 
 /* ---- before it is mounted --------------------------------------------- */
 
-/* What it says is more than a line of its own making. */
+/* Its line about options, which it says in pieces, and not the manual below. */
+static char said[256];
+static bool listens;
+
 static void fuse_says(enum fuse_log_level level, const char *fmt, va_list ap)
 {
+	size_t n = strlen(said);
 	char line[512];
 
+	if (listens) {
+		if (!memchr(said, '\n', n))
+			vsnprintf(said + n, sizeof(said) - n, fmt, ap);
+		return;
+	}
 	vsnprintf(line, sizeof(line), fmt, ap);
 	line[strcspn(line, "\n")] = 0;
 	complain("%s", line);
+}
+
+/* The rest of -o is libfuse's to understand. NULL after a complaint. */
+static struct fuse_session *new_session(struct fs *fs, struct options *o)
+{
+	struct fuse_session *se;
+
+	listens = true;
+	se = fuse_session_new(&o->mount, &fs_ops, sizeof(fs_ops), fs);
+	listens = false;
+	said[strcspn(said, "\n")] = 0;
+	if (!se)
+		complain("-o: %s: --help shows what it takes",
+			 *said ? said : "not understood");
+	return se;
 }
 
 /* Absolute, as a process in the background is somewhere else. */
@@ -210,29 +239,39 @@ static int absolute(const char **path, char *buf)
 
 /* ---- mounted ---------------------------------------------------------- */
 
+/* What is to be done by the clock, whatever is asked; and when again, or -1. */
+static int due(struct fs *fs)
+{
+	int look = poll_look(fs), idle = fs_idle(fs);
+
+	return look < 0 || (idle >= 0 && idle < look) ? idle : look;
+}
+
 /*
  * Until it is unmounted, or a signal comes, which it does only while nothing is
- * being answered.
+ * being answered, or the backend is waited for.
  */
 static int serve(struct fs *fs, struct fuse_session *se)
 {
-	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
 	struct pollfd p = { .fd = fuse_session_fd(se), .events = POLLIN };
 	struct fuse_buf buf = { .mem = NULL };
-	sigset_t block, old;
-	int n = 0;
+	struct timespec ts;
+	sigset_t block;
+	int n = 0, ms;
 
 	sigemptyset(&block);
 	sigaddset(&block, SIGTERM);
 	sigaddset(&block, SIGINT);
 	sigaddset(&block, SIGHUP);
-	sigprocmask(SIG_BLOCK, &block, &old);
+	sigprocmask(SIG_BLOCK, &block, &fs->signals);
+	fs->se = se;
 	while (!fuse_session_exited(se)) {
-		n = ppoll(&p, 1, fs->polled ? &look : NULL, &old);
+		ms = due(fs);
+		ts.tv_sec = ms / 1000;
+		ts.tv_nsec = ms % 1000 * 1000000L;
+		n = ppoll(&p, 1, ms < 0 ? NULL : &ts, &fs->signals);
 		if (n < 0 && errno != EINTR)
 			break;
-		if (!n)
-			poll_look(fs);
 		if (n <= 0)
 			continue;
 		n = fuse_session_receive_buf(se, &buf);
@@ -248,12 +287,11 @@ static int serve(struct fs *fs, struct fuse_session *se)
 
 static int mount_and_serve(struct fs *fs, struct options *o, const char *path)
 {
-	struct fuse_session *se = fuse_session_new(&o->mount, &fs_ops,
-						   sizeof(fs_ops), fs);
+	struct fuse_session *se = new_session(fs, o);
 	int ret = -1;
 
 	if (!se)
-		return complain("not mounted: --help shows what -o takes");
+		return FS_USAGE;
 	if (fuse_set_signal_handlers(se)) {
 		complain("signals: %s", strerror(errno));
 	} else if (fuse_session_mount(se, path)) {
@@ -264,6 +302,7 @@ static int mount_and_serve(struct fs *fs, struct options *o, const char *path)
 		fuse_session_unmount(se);
 	} else {
 		ret = serve(fs, se);
+		ask_end(fs);
 		fuse_session_unmount(se);
 	}
 	fuse_remove_signal_handlers(se);
@@ -284,9 +323,6 @@ static int run(struct options *o)
 	clock_gettime(CLOCK_REALTIME, &fs.mounted);
 	if (o->allow_other && !fs.shared)
 		return complain("-o allow_other: others would have your rights: root's mount is for all users");
-	if (fs.tenant && strlen(fs.tenant) >= KVCACHE_NAME_LEN)
-		return complain("--tenant \"%s\": give a name of 1 to %d characters",
-				fs.tenant, KVCACHE_NAME_LEN - 1);
 	if (absolute(&fs.device, device) || check_backend(&fs) ||
 	    check_folder(o, path))
 		return -1;
@@ -310,5 +346,5 @@ int main(int argc, char **argv)
 		return ret == 1 ? 0 : FS_USAGE;
 	ret = run(&o);
 	fuse_opt_free_args(&o.mount);
-	return ret ? 1 : 0;
+	return ret == FS_USAGE ? FS_USAGE : ret ? 1 : 0;
 }

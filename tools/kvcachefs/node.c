@@ -20,6 +20,8 @@
 
 /* As files in sysfs have it: a page, of which less is there. */
 #define ROUND		4096
+/* Bytes of a line of "pages", or more. */
+#define PAGE_LINE	256
 
 static const char *const pool_files[] = {
 	"page_size", "size", "free", "private", "shared", "cached", "retiring",
@@ -140,68 +142,27 @@ static bool client_number(const char *s, uint32_t *id)
 	return !strcmp(s, again);
 }
 
-static int lookup_file(struct fs *fs, const struct fs_node *dir,
-		       const char *name, struct fs_node *out)
+bool node_is_fixed(const struct fs_node *n)
 {
-	const char *file;
-	unsigned int i;
-	int err;
-
-	err = node_stat(fs, dir, NULL);
-	if (err)
-		return err;
-	for (i = 0; (file = node_file(dir->kind, i)); i++) {
-		if (strcmp(file, name))
-			continue;
-		*out = *dir;
-		out->file = i + 1;
-		if (dir->kind == FS_ROOT && roots[i].kind != FS_ROOT)
-			*out = (struct fs_node){ .kind = roots[i].kind };
-		return 0;
-	}
-	return -ENOENT;
+	return n->kind == FS_ROOT || n->kind == FS_POOLS ||
+	       n->kind == FS_TENANTS || n->kind == FS_CLIENTS;
 }
 
-static int lookup_pool(const struct fs *fs, const char *name,
-		       struct fs_node *out)
+bool node_is_long(const struct fs_node *n)
 {
-	uint32_t i;
-
-	for (i = 0; i < fs->query.out_nr_pools; i++) {
-		if (strcmp(fs->query.out_pools[i].name, name))
-			continue;
-		*out = node_pool(&fs->query.out_pools[i]);
-		return 0;
-	}
-	return -ENOENT;
+	return n->file && (n->kind == FS_ROOT ||
+			   (n->kind == FS_TENANT &&
+			    !strcmp(tenant_files[n->file - 1], "pages")));
 }
 
-int node_lookup(struct fs *fs, const struct fs_node *dir, const char *name,
-		struct fs_node *out)
+struct fs_node node_in(const struct fs_node *dir, unsigned int file)
 {
-	struct kvcache_tenant_info t;
-	struct kvcache_client_info c;
-	uint32_t id;
-	int err;
+	struct fs_node n = *dir;
 
-	switch (dir->kind) {
-	case FS_POOLS:
-		return lookup_pool(fs, name, out);
-	case FS_TENANTS:
-		err = fs_tenant_named(fs, name, &t);
-		if (!err)
-			*out = node_tenant(&t);
-		return err;
-	case FS_CLIENTS:
-		if (!client_number(name, &id) || !fs->query.out_nr_pools)
-			return -ENOENT;
-		err = fs_client(fs, fs->query.out_pools[0].id, id, &c, NULL);
-		if (!err)
-			*out = node_client(&c);
-		return err;
-	default:
-		return lookup_file(fs, dir, name, out);
-	}
+	if (dir->kind == FS_ROOT && roots[file].kind != FS_ROOT)
+		return (struct fs_node){ .kind = roots[file].kind };
+	n.file = file + 1;
+	return n;
 }
 
 /* ---- attributes ------------------------------------------------------- */
@@ -222,6 +183,33 @@ int node_client_info(struct fs *fs, const struct fs_node *n, uint32_t pool,
 	return !err && (c->pid & TAG_MASK) != n->tag ? -ENOENT : err;
 }
 
+void node_stat_begin(const struct fs *fs, const struct fs_node *n,
+		     struct stat *st)
+{
+	*st = (struct stat){
+		.st_ino = node_ino(n),
+		.st_mode = n->file ? S_IFREG | 0444 : S_IFDIR | 0555,
+		.st_nlink = n->file ? 1 : 2,
+		.st_uid = fs->uid,
+		.st_gid = fs->gid,
+		.st_size = n->file ? ROUND : 0,
+		.st_blksize = 4096,
+		.st_atim = fs->mounted,
+		.st_mtim = fs->mounted,
+		.st_ctim = fs->mounted,
+	};
+}
+
+/*
+ * Who asks for the size may read no further, sendfile(2) for one; and nobody who
+ * only asks is to make us look through everything. So it is of what was there
+ * last, or could be; and of what is open (op_getattr()) it is known.
+ */
+static off_t long_enough(size_t len)
+{
+	return len > ROUND ? (len + ROUND - 1) / ROUND * ROUND : ROUND;
+}
+
 /* Who may attach may look; who may write is asked when somebody does. */
 static void stat_tenant(const struct fs *fs, const struct fs_node *n,
 			const struct kvcache_tenant_info *t, struct stat *st)
@@ -233,59 +221,49 @@ static void stat_tenant(const struct fs *fs, const struct fs_node *n,
 		st->st_mode |= (t->mode & 0444) >> 2;
 	else if (node_writable(n) && fs->admin && t->uid == fs->uid)
 		st->st_mode |= 0200;
+	if (node_is_long(n))
+		st->st_size = long_enough((t->cur + 1) * PAGE_LINE);
 }
 
-/*
- * Who asks for the size may read no further, sendfile(2) for one. Files that can
- * be long are looked through for it.
- */
-static off_t size_of(struct fs *fs, const struct fs_node *n)
+void node_stat_tenant(const struct fs *fs, const struct fs_node *n,
+		      const struct kvcache_tenant_info *t, struct stat *st)
 {
-	size_t len = 0;
-	char *text;
+	node_stat_begin(fs, n, st);
+	stat_tenant(fs, n, t, st);
+}
 
-	if (!n->file)
-		return 0;
-	if ((n->kind == FS_ROOT ||
-	     (n->kind == FS_TENANT &&
-	      !strcmp(tenant_files[n->file - 1], "pages"))) &&
-	    !text_make(fs, n, &text, &len))
-		free(text);
-	return len > ROUND ? (len + ROUND - 1) / ROUND * ROUND : ROUND;
+static int stat_client(struct fs *fs, const struct fs_node *n,
+		       const struct kvcache_client_info *c, struct stat *st)
+{
+	struct kvcache_tenant_info t;
+	int err = fs_tenant(fs, fs->query.out_pools[0].id, c->tenant, &t, NULL);
+
+	if (!err)
+		stat_tenant(fs, n, &t, st);
+	return err;
 }
 
 int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 {
 	const struct kvcache_pool_info *p = fs->query.out_pools;
-	struct kvcache_tenant_info t = { .id = 0 };
+	struct kvcache_tenant_info t;
 	struct kvcache_client_info c;
 	struct stat unused;
-	int err = 0;
+	int err;
 
 	if (!st)
 		st = &unused;
-	*st = (struct stat){
-		.st_ino = node_ino(n),
-		.st_mode = n->file ? S_IFREG | 0444 : S_IFDIR | 0555,
-		.st_nlink = n->file ? 1 : 2,
-		.st_uid = fs->uid,
-		.st_gid = fs->gid,
-		.st_blksize = 4096,
-		.st_atim = fs->mounted,
-		.st_mtim = fs->mounted,
-		.st_ctim = fs->mounted,
-	};
+	node_stat_begin(fs, n, st);
 	switch (n->kind) {
 	case FS_ROOT:
 		/* It has what all tenants do: who mounts may see it. */
 		if (n->file) {
 			st->st_mode = S_IFREG | 0400;
-			st->st_size = st == &unused ? 0 : size_of(fs, n);
+			st->st_size = long_enough(fs->metrics_len);
 		}
 		return 0;
 	case FS_POOL:
 		p = fs_pool(fs, n->id);
-		st->st_size = size_of(fs, n);
 		return !p || tag_of(p->name) != n->tag ? -ENOENT : 0;
 	case FS_TENANTS:
 		if (fs->admin)
@@ -295,20 +273,90 @@ int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 		if (!fs->query.out_nr_pools)
 			return -ENOENT;
 		err = node_tenant_info(fs, n, p->id, &t, NULL);
-		break;
+		if (!err)
+			stat_tenant(fs, n, &t, st);
+		return err;
 	case FS_CLIENT:
 		if (!fs->query.out_nr_pools)
 			return -ENOENT;
 		err = node_client_info(fs, n, p->id, &c, NULL);
-		if (!err)
-			err = fs_tenant(fs, p->id, c.tenant, &t, NULL);
-		break;
+		return err || st == &unused ? err : stat_client(fs, n, &c, st);
 	default:
 		return 0;
 	}
-	if (err || st == &unused)
+}
+
+/* ---- looking up ------------------------------------------------------- */
+
+static int lookup_file(struct fs *fs, const struct fs_node *dir,
+		       const char *name, struct fs_node *out, struct stat *st)
+{
+	const char *file;
+	unsigned int i;
+
+	for (i = 0; (file = node_file(dir->kind, i)); i++) {
+		if (strcmp(file, name))
+			continue;
+		*out = node_in(dir, i);
+		return node_stat(fs, out, st);
+	}
+	return -ENOENT;
+}
+
+static int lookup_pool(const struct fs *fs, const char *name,
+		       struct fs_node *out)
+{
+	uint32_t i;
+
+	for (i = 0; i < fs->query.out_nr_pools; i++) {
+		if (strcmp(fs->query.out_pools[i].name, name))
+			continue;
+		*out = node_pool(&fs->query.out_pools[i]);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* Who looks is none of those to be looked at. */
+static int lookup_client(struct fs *fs, uint32_t id, struct fs_node *out,
+			 struct stat *st)
+{
+	struct kvcache_client_info c;
+	int err;
+
+	if (!fs->query.out_nr_pools || id == fs->query.out_client)
+		return -ENOENT;
+	err = fs_client(fs, fs->query.out_pools[0].id, id, &c, NULL);
+	if (err)
 		return err;
-	stat_tenant(fs, n, &t, st);
-	st->st_size = size_of(fs, n);
-	return 0;
+	*out = node_client(&c);
+	node_stat_begin(fs, out, st);
+	return stat_client(fs, out, &c, st);
+}
+
+int node_lookup(struct fs *fs, const struct fs_node *dir, const char *name,
+		struct fs_node *out, struct stat *st)
+{
+	struct kvcache_tenant_info t;
+	uint32_t id;
+	int err;
+
+	switch (dir->kind) {
+	case FS_POOLS:
+		err = lookup_pool(fs, name, out);
+		return err ? err : node_stat(fs, out, st);
+	case FS_TENANTS:
+		err = fs_tenant_named(fs, name, &t);
+		if (err)
+			return err;
+		*out = node_tenant(&t);
+		node_stat_tenant(fs, out, &t, st);
+		return 0;
+	case FS_CLIENTS:
+		if (!client_number(name, &id))
+			return -ENOENT;
+		return lookup_client(fs, id, out, st);
+	default:
+		return lookup_file(fs, dir, name, out, st);
+	}
 }

@@ -2,12 +2,16 @@
 /*
  * ops.c - what the kernel asks.
  *
- * It is told to keep neither names nor attributes nor contents, so that nobody
- * is shown what was true a moment ago.
+ * It is told to keep no contents, so that nobody is shown what was true a moment
+ * ago. Attributes, and names of folders, it keeps for a tick of its clock, which
+ * makes one request of the several in one system call, and for 50 ms what it was
+ * told with a list (list.c). Names of files it looks up each time, and with them
+ * who may read them.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fs.h"
 
@@ -22,68 +26,114 @@ static void answer(fuse_req_t req, int err)
 	fuse_reply_err(req, -err);
 }
 
-static void reply_entry(fuse_req_t req, const struct fs_node *n, int err)
+/* Seconds: less than a tick, which is the least there is. */
+#define TICK	1e-6
+/* What is there as long as the mount. */
+#define LONG	3600.0
+
+static double kept(const struct fs_node *n)
+{
+	/* Of what was looked up and then opened the size is another one. */
+	return node_is_long(n) ? 0 : node_is_fixed(n) ? 1.0 : TICK;
+}
+
+static void reply_entry(fuse_req_t req, const struct fs_node *n,
+			const struct stat *st, int err)
 {
 	struct fuse_entry_param e = { .ino = node_fresh(fs_of(req), n) };
 
-	if (!err)
-		err = node_stat(fs_of(req), n, &e.attr);
 	fs_end(fs_of(req));
-	if (err)
+	if (err) {
 		fuse_reply_err(req, -err);
-	else
-		fuse_reply_entry(req, &e);
+		return;
+	}
+	e.attr = *st;
+	e.attr_timeout = kept(n);
+	if (!n->file)
+		e.entry_timeout = node_is_fixed(n) ? LONG : TICK;
+	fuse_reply_entry(req, &e);
 }
 
 static void op_init(void *data, struct fuse_conn_info *conn)
 {
-	/* What would let the kernel keep something. */
-	conn->want &= ~(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-			FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE);
+	/* What would let the kernel keep something; and lists are short. */
+	conn->want &= ~(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA |
+			FUSE_CAP_WRITEBACK_CACHE);
+}
+
+/* Pools have to be those of now where they are what is asked for. */
+static int begin(struct fs *fs, const struct fs_node *n)
+{
+	if (n->kind == FS_ROOT)
+		return 0;
+	return n->kind == FS_POOLS || n->kind == FS_POOL ? fs_begin(fs) :
+							   fs_begin_known(fs);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fs_node dir = node_of(parent), n = { .kind = FS_ROOT };
-	int err = 0;
+	struct fs *fs = fs_of(req);
+	struct stat st;
+	int err;
 
 	if (strlen(name) >= KVCACHE_NAME_LEN) {
 		fuse_reply_err(req, ENAMETOOLONG);
 		return;
 	}
-	/* What the root has is there whoever else is not. */
-	if (dir.kind != FS_ROOT)
-		err = fs_begin(fs_of(req));
+	err = begin(fs, &dir);
 	if (!err)
-		err = node_lookup(fs_of(req), &dir, name, &n);
-	if (!err && n.kind == FS_ROOT)
-		fs_begin(fs_of(req));
-	reply_entry(req, &n, err);
+		err = node_lookup(fs, &dir, name, &n, &st);
+	if (err && fs_again(fs, &err) && !err)
+		err = node_lookup(fs, &dir, name, &n, &st);
+	reply_entry(req, &n, &st, err);
 }
 
-static bool is_fixed(const struct fs_node *n)
+/* What is open is as long as it is. */
+static void stat_opened(const struct fs *fs, fuse_ino_t ino, struct stat *st)
 {
-	return n->kind == FS_ROOT || n->kind == FS_POOLS ||
-	       n->kind == FS_TENANTS || n->kind == FS_CLIENTS;
+	const struct fs_open *o;
+
+	for (o = fs->opened; o; o = o->next_open)
+		if (o->ino == ino && o->text)
+			st->st_size = o->len;
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct fs *fs = fs_of(req);
 	struct fs_node n = node_of(ino);
 	struct stat st;
-	int err = 0;
+	int err = node_is_fixed(&n) ? 0 : begin(fs, &n);
 
-	if (!is_fixed(&n) || n.file)
-		err = fs_begin(fs_of(req));
-	if (is_fixed(&n))
-		err = 0;
 	if (!err)
-		err = node_stat(fs_of(req), &n, &st);
-	fs_end(fs_of(req));
+		err = node_stat(fs, &n, &st);
+	if (err && fs_again(fs, &err) && !err)
+		err = node_stat(fs, &n, &st);
+	if (!err && node_is_long(&n))
+		stat_opened(fs, ino, &st);
+	fs_end(fs);
 	if (err)
 		fuse_reply_err(req, -err);
 	else
-		fuse_reply_attr(req, &st, 0);
+		fuse_reply_attr(req, &st, node_is_fixed(&n) ? kept(&n) : 0);
+}
+
+/* Who alone uses a mount may read what is there; access(2) does not lie. */
+static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	struct fs *fs = fs_of(req);
+	struct fs_node n = node_of(ino);
+	int err = n.kind == FS_ROOT ? 0 : fs_begin(fs);
+
+	if (err && node_is_fixed(&n))
+		err = 0;
+	if (!err)
+		err = node_stat(fs, &n, NULL);
+	if (!err && ((mask & W_OK && !set_possible(fs, &n)) ||
+		     (mask & X_OK && n.file)))
+		err = -EACCES;
+	answer(req, err);
 }
 
 /* Size: what "echo 64M >max" does first, and has no meaning here. */
@@ -114,178 +164,59 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 
 /* ---- folders ---------------------------------------------------------- */
 
-/**
- * struct listing - one reply of readdir
- * @req: the request
- * @size: room
- * @len: bytes in use
- * @buf: [@size]
- * @groups: of the caller, @nr_groups of them, where these matter
- */
-struct listing {
-	fuse_req_t req;
-	size_t size;
-	size_t len;
-	char *buf;
-	gid_t groups[256];
-	int nr_groups;
-};
-
-/* False: there is no room for it. @next is where to go on behind it. */
-static bool add(struct listing *l, const char *name, const struct fs_node *n,
-		off_t next)
+static struct fs_list *listed(const struct fuse_file_info *fi)
 {
-	struct stat st = {
-		.st_ino = node_ino(n),
-		.st_mode = n->file ? S_IFREG : S_IFDIR,
-	};
-	size_t need = fuse_add_direntry(l->req, l->buf + l->len,
-					l->size - l->len, name, &st, next);
-
-	if (need > l->size - l->len)
-		return false;
-	l->len += need;
-	return true;
+	return (struct fs_list *)(uintptr_t)fi->fh;
 }
 
-/*
- * May the caller look into it? Of a tenant where that is not so the name is not
- * told either: the backend would not.
- */
-static bool may_look(const struct listing *l,
-		     const struct kvcache_tenant_info *t)
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	const struct fuse_ctx *who = fuse_req_ctx(l->req);
-	int i;
+	struct fs_node dir = node_of(ino);
+	struct fs_list *l;
+	int err;
 
-	if (!fs_of(l->req)->shared || !who->uid)
-		return true;
-	if (who->uid == t->uid)
-		return t->mode & 0400;
-	for (i = 0; i < l->nr_groups; i++)
-		if (l->groups[i] == t->gid)
-			return t->mode & 0040;
-	return t->mode & (who->gid == t->gid ? 0040 : 0004);
-}
-
-/* Files, the root's folders and pools go by their place in the list. */
-static int list_fixed(struct listing *l, const struct fs_node *dir, off_t at)
-{
-	const struct kvcache_query *q = &fs_of(l->req)->query;
-	struct fs_node n;
-	const char *name;
-
-	for (;; at++) {
-		if (dir->kind == FS_POOLS) {
-			if (at >= q->out_nr_pools)
-				return 0;
-			name = q->out_pools[at].name;
-			n = node_pool(&q->out_pools[at]);
-		} else {
-			name = node_file(dir->kind, at);
-			if (!name)
-				return 0;
-			if (node_lookup(fs_of(l->req), dir, name, &n))
-				return -ENOENT;
-		}
-		if (!add(l, name, &n, at + 3))
-			return 0;
+	who_asks(fs_of(req), req);
+	err = list_open(fs_of(req), &dir, &l);
+	fs_end(fs_of(req));
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
 	}
+	fi->fh = (uintptr_t)l;
+	/* Interrupted: there will be no release. */
+	if (fuse_reply_open(req, fi))
+		list_close(l);
 }
 
-/* Tenants and clients go by their number: others may come and go meanwhile. */
-static int list_tenants(struct listing *l, off_t at)
+static void read_list(fuse_req_t req, struct fs_list *l, size_t size, off_t off,
+		      bool plus)
 {
-	struct kvcache_tenant_get r = { .start = at };
-	struct fs *fs = fs_of(l->req);
-	struct fs_node n;
-	uint32_t i;
+	struct fs *fs = fs_of(req);
 	int err;
 
-	do {
-		r.pool = fs->query.out_pools[0].id;
-		err = fs_call(fs, KVCACHE_NR_TENANT_GET, &r);
-		for (i = 0; !err && i < r.out_nr; i++) {
-			n = node_tenant(&r.out_info[i]);
-			if (may_look(l, &r.out_info[i]) &&
-			    !add(l, r.out_info[i].name, &n, n.id + 3LL))
-				return 0;
-		}
-		r.start = r.out_next;
-	} while (!err && r.start);
-	return err == -ENOENT ? 0 : err;
-}
-
-static int list_clients(struct listing *l, off_t at)
-{
-	struct kvcache_client_get r = { .start = at };
-	struct kvcache_tenant_info t;
-	struct fs *fs = fs_of(l->req);
-	struct fs_node n;
-	char name[16];
-	uint32_t i;
-	int err;
-
-	do {
-		r.pool = fs->query.out_pools[0].id;
-		err = fs_call(fs, KVCACHE_NR_CLIENT_GET, &r);
-		for (i = 0; !err && i < r.out_nr; i++) {
-			n = node_client(&r.out_info[i]);
-			snprintf(name, sizeof(name), "%u", n.id);
-			if (fs->shared && fuse_req_ctx(l->req)->uid &&
-			    (fs_tenant(fs, r.pool, r.out_info[i].tenant, &t,
-				       NULL) || !may_look(l, &t)))
-				continue;
-			if (!add(l, name, &n, n.id + 3LL))
-				return 0;
-		}
-		r.start = r.out_next;
-	} while (!err && r.start);
-	return err == -ENOENT ? 0 : err;
-}
-
-static int list(struct listing *l, const struct fs_node *dir, off_t off)
-{
-	const struct fs_node root = { .kind = FS_ROOT };
-	struct fs *fs = fs_of(l->req);
-	int err;
-
-	if (off < 1 && !add(l, ".", dir, 1))
-		return 0;
-	if (off < 2 && !add(l, "..", &root, 2))
-		return 0;
-	off = off < 2 ? 0 : off - 2;
-	if (dir->kind == FS_ROOT)
-		return list_fixed(l, dir, off);
-	err = fs_begin(fs);
+	who_asks(fs, req);
+	err = list_reply(fs, l, req, size, off, plus);
 	if (err)
-		return err;
-	if (dir->kind != FS_TENANTS && dir->kind != FS_CLIENTS)
-		return list_fixed(l, dir, off);
-	if (!fs->query.out_nr_pools)
-		return 0;
-	if (fs->shared && fuse_req_ctx(l->req)->uid)
-		l->nr_groups = fuse_req_getgroups(l->req, 256, l->groups);
-	if (l->nr_groups > 256)
-		l->nr_groups = 256;
-	return dir->kind == FS_TENANTS ? list_tenants(l, off) :
-					 list_clients(l, off);
+		answer(req, err);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
-	struct listing l = { .req = req, .size = size, .buf = malloc(size) };
-	struct fs_node dir = node_of(ino);
-	int err = l.buf ? list(&l, &dir, off) : -ENOMEM;
+	read_list(req, listed(fi), size, off, false);
+}
 
-	fs_end(fs_of(req));
-	/* What fits is told; the failure comes with the next reply. */
-	if (err && !l.len)
-		fuse_reply_err(req, -err);
-	else
-		fuse_reply_buf(req, l.buf, l.len);
-	free(l.buf);
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
+			   off_t off, struct fuse_file_info *fi)
+{
+	read_list(req, listed(fi), size, off, true);
+}
+
+static void op_releasedir(fuse_req_t req, fuse_ino_t ino,
+			  struct fuse_file_info *fi)
+{
+	list_close(listed(fi));
+	fuse_reply_err(req, 0);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -293,6 +224,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 {
 	struct fs *fs = fs_of(req);
 	struct fs_node n = { .kind = FS_ROOT };
+	struct stat st;
 	int err = fs_begin(fs);
 
 	if (!err && node_of(parent).kind != FS_TENANTS)
@@ -301,7 +233,9 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 		err = set_allowed(fs, fuse_req_ctx(req));
 	if (!err)
 		err = set_create(fs, name, fuse_req_ctx(req), &n);
-	reply_entry(req, &n, err);
+	if (!err)
+		err = node_stat(fs, &n, &st);
+	reply_entry(req, &n, &st, err);
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -364,12 +298,25 @@ static int open_file(fuse_req_t req, struct fs_open *o, int flags)
 	return err ? err : text_make(fs, &o->node, &o->text, &o->len);
 }
 
+static void forget(struct fs *fs, struct fs_open *o)
+{
+	struct fs_open **at;
+
+	for (at = &fs->opened; *at != o; at = &(*at)->next_open)
+		;
+	*at = o->next_open;
+	free(o->text);
+	free(o);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs_open *o = calloc(1, sizeof(*o));
 	int err = -ENOMEM;
 
+	who_asks(fs_of(req), req);
 	if (o) {
+		o->ino = ino;
 		o->node = node_of(ino);
 		err = open_file(req, o, fi->flags);
 	}
@@ -381,11 +328,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	fi->direct_io = 1;
 	fi->fh = (uintptr_t)o;
+	o->next_open = fs_of(req)->opened;
+	fs_of(req)->opened = o;
 	/* Interrupted: there will be no release. */
-	if (fuse_reply_open(req, fi)) {
-		free(o->text);
-		free(o);
-	}
+	if (fuse_reply_open(req, fi))
+		forget(fs_of(req), o);
 }
 
 static struct fs_open *opened(const struct fuse_file_info *fi)
@@ -471,8 +418,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct fs_open *o = opened(fi);
 
 	poll_forget(fs_of(req), o);
-	free(o->text);
-	free(o);
+	forget(fs_of(req), o);
 	fuse_reply_err(req, 0);
 }
 
@@ -481,7 +427,11 @@ const struct fuse_lowlevel_ops fs_ops = {
 	.lookup = op_lookup,
 	.getattr = op_getattr,
 	.setattr = op_setattr,
+	.access = op_access,
+	.opendir = op_opendir,
 	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.releasedir = op_releasedir,
 	.mkdir = op_mkdir,
 	.rmdir = op_rmdir,
 	.mknod = op_mknod,

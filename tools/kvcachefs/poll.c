@@ -13,6 +13,7 @@
 
 #include "fs.h"
 
+#define LOOK_MS 100	/* between two looks for who polls */
 #define READY (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM)
 
 /* Gone is another thing than what was read, too. */
@@ -67,10 +68,16 @@ unsigned int poll_file(struct fs *fs, struct fs_open *o,
 	return changed ? READY | POLLPRI | POLLERR : READY;
 }
 
-void poll_look(struct fs *fs)
+int poll_look(struct fs *fs)
 {
+	bool attached = fs->kvc;
 	struct fs_open *o, *next;
+	uint64_t now = fs_now();
 
+	if (!fs->polled)
+		return -1;
+	if (now < fs->look_at)
+		return (fs->look_at - now) / 1000000 + 1;
 	for (o = fs->polled; o; o = next) {
 		next = o->next;
 		if (!has_changed(fs, o))
@@ -78,5 +85,10 @@ void poll_look(struct fs *fs)
 		fuse_lowlevel_notify_poll(o->ph);
 		drop(fs, o);
 	}
+	/* Who only waits for events is a member no longer than it takes to look. */
+	if (!fs->admin && !attached)
+		ask_close(fs);
 	fs_end(fs);
+	fs->look_at = fs_now() + LOOK_MS * 1000000ULL;
+	return LOOK_MS;
 }

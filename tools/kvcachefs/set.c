@@ -57,6 +57,11 @@ static bool has_capability(pid_t pid)
 	return caps >> CAP_SYS_ADMIN & 1;
 }
 
+bool set_possible(const struct fs *fs, const struct fs_node *n)
+{
+	return fs->admin && (node_writable(n) || n->kind == FS_TENANTS);
+}
+
 int set_allowed(struct fs *fs, const struct fuse_ctx *who)
 {
 	if (!fs->admin || (who->uid && who->uid != fs->uid))

@@ -156,14 +156,15 @@ static int ask_grants(void *arg, unsigned int nr, void *cmd)
 	return fs_call(arg, nr, cmd);
 }
 
-/* Who may see the grant may not see the tenant that got it. */
+/* Who may see the grant may not be one to see the tenant that got it. */
 static void put_tenant(struct text *t, uint32_t id)
 {
 	const struct kvcache_query *q = &t->fs->query;
 	struct kvcache_tenant_info v;
 
 	if (q->out_nr_pools &&
-	    !fs_tenant(t->fs, q->out_pools[0].id, id, &v, NULL))
+	    !fs_tenant(t->fs, q->out_pools[0].id, id, &v, NULL) &&
+	    who_may_look(t->fs, &v))
 		fprintf(t->f, "%s", v.name);
 	else
 		fprintf(t->f, "#%u", id);
@@ -352,7 +353,7 @@ static int metrics_text(struct fs *fs, char **text, size_t *len)
 		return err;
 	}
 	*text = b.s;
-	*len = b.len;
+	*len = fs->metrics_len = b.len;
 	return 0;
 }
 

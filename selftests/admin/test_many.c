@@ -91,6 +91,17 @@ static void start_large(SELF)
 	       TENANTS, pages, in_use, HOLDERS);
 }
 
+/* Said where it is seen, as all figures here are of fewer then. */
+TEST(there_is_room_for_all_pages)
+{
+	uint32_t pages = pages_possible();
+
+	if (pages < PAGES)
+		SKIP(return, "%u of %u pages: needs a hard RLIMIT_NOFILE of %u",
+		     pages, PAGES, PAGES / 3 * 4 + 2);
+	ASSERT_EQ(PAGES, pages);
+}
+
 /* ---- how long a look takes -------------------------------------------------- */
 
 static const char *tool(const char *name)
@@ -155,6 +166,12 @@ TEST_F_TIMEOUT(broker, looks_are_short, 300)
 	MOUNT(self, start_large);
 	snprintf(cmd, sizeof(cmd), "ls -U %s", in("tenants"));
 	look(self, "ls", cmd, "tenant-", TENANTS);
+	snprintf(cmd, sizeof(cmd), "ls -l %s", in("tenants"));
+	look(self, "ls -l", cmd, "d", TENANTS);
+	/* Each of them in its own colour, for which their modes are read. */
+	snprintf(cmd, sizeof(cmd), "ls --color=always %s | grep -c tenant-",
+		 in("tenants"));
+	look(self, "ls --color", cmd, "1000", 1);
 	snprintf(cmd, sizeof(cmd), "cat %s", in("tenants/tenant-990/current"));
 	look(self, "cat current", cmd, "many ", 1);
 	snprintf(cmd, sizeof(cmd), "cat %s", in("tenants/tenant-990/pages"));

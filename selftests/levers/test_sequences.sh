@@ -4,7 +4,8 @@
 # What is done with sequences beside growing them, in kvcache-run: samples and
 # beams that share pages, guesses, static pages, and a chat that is longer than
 # its context. On small models; KVCACHE_LEVERS_MODEL names another one, and
-# KVCACHE_LEVERS_CHAT how many tokens the chat has (20000 in a context of 8192).
+# KVCACHE_LEVERS_CHAT how many tokens the chat has (from 20000 on in a context of
+# 8192, or of 2048, which is what the small models have).
 . "$(dirname "$0")/../broker/broker.sh"
 run=$build/kvcache-run
 refs=$root/selftests/data/refs
@@ -103,7 +104,7 @@ static_is_one_allocation()
 lines()
 {
 	i=0 long= each=60
-	if [ "$1" -ge 20000 ]; then
+	if [ "$1" -ge 20000 ] && [ -n "$KVCACHE_LEVERS_MODEL" ]; then
 		long=$(head -c 1200 "$refs/prompt-long.txt" | tr '\n' ' ')
 		each=280
 	fi
@@ -115,8 +116,10 @@ lines()
 chat()
 {
 	ctx=256
-	[ "$KVCACHE_LEVERS_CHAT" -lt 20000 ] || ctx=8192
-	[ "$ctx" -lt 8192 ] || set -- "${KVCACHE_LEVERS_MODEL:-$1}" "$2"
+	if [ "$KVCACHE_LEVERS_CHAT" -ge 20000 ]; then
+		ctx=8192
+		[ -n "$KVCACHE_LEVERS_MODEL" ] || ctx=2048
+	fi
 	lines "$KVCACHE_LEVERS_CHAT" >"$tmp/lines"
 	KVCACHE=$2 "$run" -m "$1" --raw --chat --ctx "$ctx" --keep 10 -n 44 \
 		--ignore-end --json="$tmp/chat.json" -q \

@@ -176,7 +176,7 @@ TEST_F(fault, it_is_left_out_and_comes_back)
 TEST_F(fault, a_slow_disk_is_not_waited_for)
 {
 	struct kvc_tier_opts o = { .sz = sizeof(o), .timeout_ms = 100 };
-	struct plan p = { .at = KVC_AT_OPEN, .sleep_ns = TIER_SEC };
+	static struct plan p = { .at = KVC_AT_OPEN, .sleep_ns = TIER_SEC };
 	struct kvc_tier_stats st;
 	struct kvc_seq *s;
 	uint64_t begin;
@@ -208,7 +208,7 @@ TEST_F(fault, a_slow_disk_is_not_waited_for)
 TEST_F(fault, a_disk_that_does_not_take_writes)
 {
 	struct kvc_tier_opts o = { .sz = sizeof(o), .timeout_ms = 100 };
-	struct plan p = { .at = KVC_AT_CREATE, .sleep_ns = TIER_SEC };
+	static struct plan p = { .at = KVC_AT_CREATE, .sleep_ns = TIER_SEC };
 	struct kvc_seq *s;
 	uint64_t begin;
 

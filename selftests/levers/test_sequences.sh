@@ -103,7 +103,7 @@ static_is_one_allocation()
 # A turn each; of a long chat long ones, which take less time than answers.
 lines()
 {
-	i=0 long= each=60
+	i=0 long='' each=60
 	if [ "$1" -ge 20000 ] && [ -n "$KVCACHE_LEVERS_MODEL" ]; then
 		long=$(head -c 1200 "$refs/prompt-long.txt" | tr '\n' ' ')
 		each=280

@@ -327,8 +327,9 @@ static struct kvc_req *copy_of(struct kvc_tier *t, const struct kvc_req *put)
 		free(r);
 		return NULL;
 	}
+	/* The image alone: the thread may be writing what is around it. */
 	memcpy(r->buf + KVC_RECORD_HEAD, put->buf + KVC_RECORD_HEAD,
-	       put->len - KVC_RECORD_HEAD);
+	       put->rec.bytes);
 	memcpy(r->key, put->key, KVCACHE_KEY_LEN);
 	r->op = KVC_TIER_GET;
 	r->len = put->len;

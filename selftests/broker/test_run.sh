@@ -38,6 +38,28 @@ outlives_its_process()
 	[ "$reused" -gt 0 ]
 }
 
+# reused TYPES: tokens that a process finds of a prompt, with keys and values of
+# these types; what it says is in $tmp/ids.
+reused()
+{
+	KVCACHE=$socket "$run" -m "$refs/tiny-gqa-q8_0-untied.gguf" --kv "$1" \
+		--weights f32 --ignore-end --json -n 8 -p "$words $words Who?" \
+		>"$tmp/json" || return
+	grep -o '"ids":\[[^]]*\]' "$tmp/json" >"$tmp/ids"
+	sed 's/.*"totals"//; s/.*"reused_tokens":\([0-9]*\).*/\1/' "$tmp/json"
+}
+# Pages with scales in them are found by others, and by those of their types
+# only.
+packed_pages()
+{
+	for types in int8 int8,int4h e4m3 int4 int4h; do
+		[ "$(reused $types)" -eq 0 ] || return
+		cp "$tmp/ids" "$tmp/first"
+		[ "$(reused $types)" -gt 100 ] || return
+		cmp "$tmp/ids" "$tmp/first" || return
+	done
+}
+
 # refused OPTIONS WORDS...: kvcache-run cannot open the broker, and says why in
 # one line.
 refused()
@@ -61,6 +83,8 @@ if broker_start --pool run=16M,page=64K --tenant run,mode=0444; then
 		check "$m: what it computed outlives it" \
 			outlives_its_process "$m"
 	done
+	check "packed pages are found by processes of the same types" \
+		packed_pages
 	check "no tenant of that name" refused "--tenant none" \
 		'there is no tenant "none"'
 	check "nothing is left in the broker" broker_is_clean

@@ -287,6 +287,55 @@ TEST(a_window_counts_what_is_held)
 		  number(json_object_get(r.json, "pool"), "longest_context"));
 }
 
+/* What a row of the table says is what is said of that type alone. */
+TEST(all_types_side_by_side)
+{
+	static const char *const question =
+		GQA " --page 64K --context 300 -n 2 --pool 1M --json";
+	uint64_t before = UINT64_MAX, bytes;
+	json_t *types, *t;
+	char args[256];
+	struct ran r, one;
+	size_t i;
+
+	ASSERT_EQ(0, ctl(&r, "%s --kv all", question));
+	types = json_object_get(r.json, "types");
+	ASSERT_EQ(10, json_array_size(types));
+	json_array_foreach(types, i, t) {
+		snprintf(args, sizeof(args), "%s --kv %s,%s", question,
+			 json_string_value(json_object_get(t, "k_type")),
+			 json_string_value(json_object_get(t, "v_type")));
+		ASSERT_EQ(0, ctl(&one, "%s", args));
+		bytes = number(t, "bytes_per_token");
+		EXPECT_EQ(bytes, number(one.json, "bytes_per_token"));
+		EXPECT_EQ(number(t, "pages_per_conversation"),
+			  number(one.json, "pages_per_conversation"));
+		EXPECT_EQ(number(t, "pages_per_conversation"),
+			  number(t, "pages_without_windows"));
+		EXPECT_EQ(number(t, "conversations"),
+			  number(json_object_get(one.json, "pool"),
+				 "conversations"));
+		EXPECT_LE(bytes, before);
+		before = bytes;
+	}
+	ASSERT_EQ(0, ctl(&r, REFS "tiny-gemma3-w32-f16.gguf --kv all --page 64K --context 2048 --json"));
+	t = json_array_get(json_object_get(r.json, "types"), 1);
+	EXPECT_EQ(8 + 2, number(t, "pages_per_conversation"));
+	EXPECT_EQ(8 + 52, number(t, "pages_without_windows"));
+	ASSERT_EQ(0, ctl(&r, REFS "tiny-gemma3-w32-f16.gguf --kv all"));
+	EXPECT_TRUE(strstr(r.out, "WITHOUT WINDOWS") != NULL);
+	EXPECT_TRUE(strstr(r.out, "int8,int4h") != NULL);
+}
+
+TEST(what_a_token_is_made_of)
+{
+	struct ran r;
+
+	ASSERT_EQ(0, ctl(&r, MHA " --kv int8,int4 --context 71"));
+	EXPECT_TRUE(strstr(r.out, "of K as int8 +") != NULL);
+	EXPECT_TRUE(strstr(r.out, "of V as int4)") != NULL);
+}
+
 TEST(bad_input)
 {
 	char path[256];
@@ -300,7 +349,7 @@ TEST(bad_input)
 		MHA " --conversations ''");
 	refused(2, "--conversations \"2x\"", "from 1 to",
 		MHA " --conversations 2x");
-	refused(2, "--kv \"q8\"", "f32, f16 or bf16", MHA " --kv q8");
+	refused(2, "--kv \"q8\"", "as K,V, or all", MHA " --kv q8");
 	refused(2, "--page \"3M\"", "power of two", MHA " --page 3M");
 	refused(2, "--page \"32K\"", "from 64K to 64M", MHA " --page 32K");
 	refused(2, "--page \"128M\"", "from 64K to 64M", MHA " --page 128M");

@@ -306,6 +306,23 @@ TEST(the_bound_follows_from_the_distribution)
 	}
 }
 
+/* Packed types have one too: the coarser of two counts. */
+TEST(every_type_has_a_bound)
+{
+	static const int finer[] = {
+		KVA_F32, KVA_F16, KVA_BF16, KVA_INT8, KVA_E4M3, KVA_E4M3T,
+		KVA_INT4H, KVA_INT4,
+	};
+	int i;
+
+	for (i = 1; i < KVA_NR_TYPES; i++) {
+		EXPECT_GT(verify_bound(finer[i], finer[i], 8),
+			  1.3f * verify_bound(finer[i - 1], finer[i - 1], 8));
+		EXPECT_EQ(verify_bound(finer[i], finer[i - 1], 8),
+			  verify_bound(finer[i], finer[i], 8));
+	}
+}
+
 TEST_F(verify, another_token)
 {
 	struct verdict v;

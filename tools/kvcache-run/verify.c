@@ -38,6 +38,21 @@
 #define TAIL 3.0
 #define CHANCE 0.01	/* that a conversation fails with nothing wrong */
 
+/*
+ * Unit roundoff of what is stored; of packed types the one that a floating point
+ * type with the same typical error would have: Documentation/quantisation.rst.
+ */
+static const double roundoff[KVA_NR_TYPES] = {
+	[KVA_F32] = 0x1p-24,
+	[KVA_F16] = 0x1p-11,
+	[KVA_BF16] = 0x1p-8,
+	[KVA_INT8] = 0.021,
+	[KVA_E4M3] = 0.047,
+	[KVA_E4M3T] = 0.082,
+	[KVA_INT4] = 0.25,
+	[KVA_INT4H] = 0.14,
+};
+
 /* The logits that chose one token. */
 struct kept {
 	uint32_t pos;
@@ -75,11 +90,6 @@ struct check {
 
 float verify_bound(int k_type, int v_type, uint32_t n)
 {
-	static const double roundoff[] = {
-		[KVA_F32] = 0x1p-24,
-		[KVA_F16] = 0x1p-11,
-		[KVA_BF16] = 0x1p-8,
-	};
 	double u = fmax(roundoff[k_type], roundoff[v_type]);
 
 	return (STORING * u + ARITHMETIC) *

@@ -55,7 +55,7 @@ const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_CONVERSATIONS] = { "conversations", 'n', "N",
 		"conversations at a time (1)" },
 	[OPT_KV] = { "kv", 0, "TYPE",
-		"of keys and values: f32, f16 (default), bf16" },
+		"of keys and values, or K,V of each: f32, f16 (default),\nbf16, int8, e4m3, e4m3t, int4, int4h; all compares them" },
 	[OPT_POOL_SIZE] = { "pool", 0, "SIZE", "of the pool they are to fit into" },
 	[OPT_BY] = { "by", 0, "tenant|state", "what tells cells apart (tenant)" },
 	[OPT_SVG] = { "svg", 0, "FILE", "write the picture there, as SVG; - is standard output" },

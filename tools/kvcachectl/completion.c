@@ -16,7 +16,7 @@ static const struct {
 } values[] = {
 	{ OPT_STATE, "private shared cached retiring" },
 	{ OPT_RIGHTS, "lookup publish lookup,publish none" },
-	{ OPT_KV, "f32 f16 bf16" },
+	{ OPT_KV, "f32 f16 bf16 int8 e4m3 e4m3t int4 int4h all" },
 	{ OPT_TTL, "never" },
 	{ OPT_MAX, "max" },
 };

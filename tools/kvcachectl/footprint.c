@@ -12,14 +12,18 @@
 #include "ctl.h"
 #include "gguf.h"
 #include "json_out.h"
+#include "kv_type.h"
 #include "model.h"
+#include "table.h"
 #include "util.h"
 
 /**
  * struct need - the question and its answer
  * @info: the model
  * @weights: bytes of its tensors
- * @type: of keys and values
+ * @k_type: of keys
+ * @v_type: of values
+ * @every: compare all types
  * @page: bytes in a page
  * @context: tokens in a conversation
  * @n: conversations
@@ -34,7 +38,9 @@
 struct need {
 	struct model_info info;
 	uint64_t weights;
-	int type;
+	int k_type;
+	int v_type;
+	bool every;
 	uint64_t page;
 	uint64_t context;
 	uint64_t n;
@@ -51,7 +57,9 @@ static int parse(const struct ctl *c, struct need *d)
 {
 	const char *kv = c->value[OPT_KV];
 
-	*d = (struct need){ .type = KVC_F16, .page = 2 << 20, .n = 1 };
+	*d = (struct need){
+		.k_type = KVC_F16, .v_type = KVC_F16, .page = 2 << 20, .n = 1,
+	};
 	if (args_count(c, OPT_CONTEXT, UINT32_MAX, &d->context) ||
 	    args_count(c, OPT_CONVERSATIONS, UINT32_MAX, &d->n) ||
 	    args_page(c, &d->page) || args_size(c, OPT_POOL_SIZE, &d->pool))
@@ -61,11 +69,11 @@ static int parse(const struct ctl *c, struct need *d)
 			 c->value[OPT_POOL_SIZE]);
 		return CTL_USAGE;
 	}
-	if (kv)
-		d->type = kva_type_parse(kv);
-	if (d->type >= 0)
+	d->every = kv && !strcmp(kv, "all");
+	if (!kv || d->every || kv_type_pair(kv, &d->k_type, &d->v_type))
 		return 0;
-	complain("--kv \"%s\": give f32, f16 or bf16", kv);
+	complain("--kv \"%s\": give " KV_TYPE_NAMES ", two of them as K,V, or all",
+		 kv);
 	return CTL_USAGE;
 }
 
@@ -131,7 +139,7 @@ static int answer(const char *path, struct need *d)
 
 	if (!d->context)
 		d->context = d->info.context;
-	model_cache(&d->info, d->type, d->type, NULL, &group, &shape);
+	model_cache(&d->info, d->k_type, d->v_type, NULL, &group, &shape);
 	err = kvc_footprint(&shape, d->page, d->context, 1, &d->one);
 	if (!err)
 		err = kvc_footprint(&shape, d->page, d->context, d->n, &d->all);
@@ -154,7 +162,7 @@ static int print_json(const char *path, const struct need *d)
 		      "layers", d->info.nlayers, "kv_heads", d->info.kv_heads,
 		      "head_dim", d->info.head_dim,
 		      "model_context", (json_int_t)d->info.context,
-		      "kv", kva_type_name(d->type),
+		      "kv", kv_type_pair_name(d->k_type, d->v_type),
 		      "weight_bytes", (json_int_t)d->weights,
 		      "bytes_per_token", (json_int_t)d->one.bytes_per_token);
 	json_object_update_new(o, json_pack(
@@ -207,6 +215,25 @@ static void print_pool(const struct need *d)
 	printf("\n");
 }
 
+static void print_token(const struct need *d)
+{
+	const struct model_info *m = &d->info;
+	size_t k = kva_row_size(d->k_type, m->head_dim);
+	size_t v = kva_row_size(d->v_type, m->head_dim);
+	char a[32];
+
+	printf("a token           %s bytes = ",
+	       human_count(d->one.bytes_per_token, a));
+	if (d->k_type == d->v_type && d->k_type <= KVC_BF16)
+		printf("2 x %u layers x %u KV heads x %u elements x %zu bytes (%s)\n",
+		       m->nlayers, m->kv_heads, m->head_dim, k / m->head_dim,
+		       kva_type_name(d->k_type));
+	else
+		printf("%u layers x %u KV heads x (%zu bytes of K as %s + %zu of V as %s)\n",
+		       m->nlayers, m->kv_heads, k, kva_type_name(d->k_type), v,
+		       kva_type_name(d->v_type));
+}
+
 static void print(const char *path, const struct need *d)
 {
 	const struct model_info *m = &d->info;
@@ -215,9 +242,7 @@ static void print(const char *path, const struct need *d)
 	fputs("model             ", stdout);
 	put_shown(*m->name ? m->name : path, stdout);
 	printf(", made for %s tokens\n", human_count(m->context, a));
-	printf("a token           %s bytes = 2 x %u layers x %u KV heads x %u elements x %u bytes (%s)\n",
-	       human_count(d->one.bytes_per_token, a), m->nlayers, m->kv_heads,
-	       m->head_dim, d->type == KVC_F32 ? 4 : 2, kva_type_name(d->type));
+	print_token(d);
 	printf("a page            %s, %s tokens\n", human_size(d->page, a),
 	       human_count(d->one.page_tokens, b));
 	printf("weights           %s; keys and values are more from %s tokens",
@@ -230,6 +255,132 @@ static void print(const char *path, const struct need *d)
 		print_pool(d);
 }
 
+/* ---- all types side by side ------------------------------------------- */
+
+/* Pairs of two types that are of use: keys are the more sensitive. */
+static const struct {
+	int k_type;
+	int v_type;
+} pairs[] = {
+	{ KVC_F32, KVC_F32 }, { KVC_F16, KVC_F16 }, { KVC_BF16, KVC_BF16 },
+	{ KVC_INT8, KVC_INT8 }, { KVC_E4M3, KVC_E4M3 },
+	{ KVC_E4M3T, KVC_E4M3T }, { KVC_INT8, KVC_INT4 },
+	{ KVC_INT8, KVC_INT4H }, { KVC_INT4, KVC_INT4 },
+	{ KVC_INT4H, KVC_INT4H },
+};
+
+#define NR_PAIRS (sizeof(pairs) / sizeof(pairs[0]))
+
+/* Pages of a conversation if its layers kept all, window or not. */
+static uint64_t pages_of_all(const struct need *d)
+{
+	struct model_info info = d->info;
+	struct model_groups group;
+	struct kvc_footprint f;
+	struct kvc_model shape;
+	uint32_t i;
+
+	model_cache(&info, d->k_type, d->v_type, NULL, &group, &shape);
+	for (i = 0; i < shape.ngroups; i++)
+		group.group[i].window = 0;
+	return kvc_footprint(&shape, d->page, d->context, 1, &f) ? 0 : f.pages;
+}
+
+static json_t *json_pair(const struct need *d)
+{
+	json_t *o;
+
+	o = json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:I}",
+		      "k_type", kva_type_name(d->k_type),
+		      "v_type", kva_type_name(d->v_type),
+		      "bytes_per_token", (json_int_t)d->one.bytes_per_token,
+		      "page_tokens", d->one.page_tokens,
+		      "pages_per_conversation", (json_int_t)d->one.pages,
+		      "pages_without_windows", (json_int_t)pages_of_all(d),
+		      "used_bytes", (json_int_t)d->all.used_bytes,
+		      "outgrows_weights_at", (json_int_t)d->outgrown);
+	if (d->pool)
+		json_object_update_new(o, json_pack(
+			"{s:I, s:I}",
+			"conversations", (json_int_t)d->fit,
+			"longest_context", (json_int_t)d->longest));
+	return o;
+}
+
+static void row(struct table *t, const struct need *d)
+{
+	char a[32];
+
+	table_cell(t, "%s", kv_type_pair_name(d->k_type, d->v_type));
+	table_cell(t, "%s", human_count(d->one.bytes_per_token, a));
+	table_cell(t, "%s", human_count(d->one.page_tokens, a));
+	table_cell(t, "%s", human_count(d->one.pages, a));
+	if (d->info.window)
+		table_cell(t, "%s", human_count(pages_of_all(d), a));
+	table_cell(t, "%s", human_size(d->one.held_bytes, a));
+	if (!d->pool)
+		return;
+	table_cell(t, "%s", human_count(d->fit, a));
+	table_cell(t, "%s", human_count(d->longest, a));
+}
+
+static void columns(struct table *t, const struct need *d)
+{
+	if (d->info.window && d->pool)
+		table_columns(t, "K,V", ">BYTES/TOKEN", ">TOKENS/PAGE",
+			      ">PAGES", ">WITHOUT WINDOWS", ">HELD", ">FIT",
+			      ">LONGEST", NULL);
+	else if (d->info.window)
+		table_columns(t, "K,V", ">BYTES/TOKEN", ">TOKENS/PAGE",
+			      ">PAGES", ">WITHOUT WINDOWS", ">HELD", NULL);
+	else if (d->pool)
+		table_columns(t, "K,V", ">BYTES/TOKEN", ">TOKENS/PAGE",
+			      ">PAGES", ">HELD", ">FIT", ">LONGEST", NULL);
+	else
+		table_columns(t, "K,V", ">BYTES/TOKEN", ">TOKENS/PAGE",
+			      ">PAGES", ">HELD", NULL);
+}
+
+static int compare(const char *path, struct need *d, bool json)
+{
+	json_t *list = json_array();
+	struct table t = { 0 };
+	char a[32], b[32];
+	int ret = 0;
+	size_t i;
+
+	columns(&t, d);
+	for (i = 0; i < NR_PAIRS && !ret; i++) {
+		d->k_type = pairs[i].k_type;
+		d->v_type = pairs[i].v_type;
+		ret = answer(path, d);
+		if (ret)
+			break;
+		json_array_append_new(list, json_pair(d));
+		row(&t, d);
+	}
+	if (!ret && json) {
+		ret = json_print(json_pack(
+			"{s:o, s:o, s:I, s:I, s:I, s:I, s:O}",
+			"model", json_outside(path),
+			"name", json_outside(d->info.name),
+			"context", (json_int_t)d->context,
+			"conversations", (json_int_t)d->n,
+			"page_bytes", (json_int_t)d->page,
+			"pool_bytes", (json_int_t)d->pool,
+			"types", list), stdout);
+	} else if (!ret) {
+		table_print(&t, stdout);
+		printf("a conversation of %s tokens in pages of %s%s\n",
+		       human_count(d->context, a), human_size(d->page, b),
+		       d->pool ? "; how many FIT into the pool, and the LONGEST of as many as asked for" :
+		       "");
+	}
+	json_decref(list);
+	table_free(&t);
+	return ret;
+}
+
 int cmd_footprint(struct ctl *c)
 {
 	const char *path = c->arg[0];
@@ -237,7 +388,11 @@ int cmd_footprint(struct ctl *c)
 
 	if (parse(c, &d))
 		return CTL_USAGE;
-	if (read_model(path, &d) || answer(path, &d))
+	if (read_model(path, &d))
+		return -1;
+	if (d.every)
+		return compare(path, &d, c->value[OPT_JSON] != NULL);
+	if (answer(path, &d))
 		return -1;
 	if (c->value[OPT_JSON])
 		return print_json(path, &d);

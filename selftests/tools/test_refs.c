@@ -52,7 +52,7 @@ struct tally {
  * about twice what was seen (Documentation/quantisation.rst).
  */
 static const double bounds_model[] = {
-	1e-3, 0.05, 0.3, 1.5, 6, 6, 20, 20,
+	1e-3, 0.05, 0.3, 1.5, 6, 6, 20, 12,
 };
 static const double bounds_tiny[] = {
 	2e-4, 0.03, 0.3, 1.5, 3, 3, 7, 9,

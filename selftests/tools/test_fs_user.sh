@@ -43,12 +43,15 @@ user()
 {
 	setpriv --reuid $uid --regid $uid --clear-groups "$@"
 }
-# alone SCRIPT: as the user, in $tmp, each of whose commands is to succeed. /dev/fuse
-# may be root's alone, as in a container: another node then, in a mount namespace
-# that ends with the script.
+# alone SCRIPT: as the user, in $tmp; each of its commands is to succeed, but for
+# those behind "not". /dev/fuse may be root's alone, as in a container: another
+# node then, in a mount namespace that ends with the script.
 alone()
 {
-	cat >"$tmp/script.sh"
+	{
+		echo 'not() { if "$@"; then echo "succeeds: $*"; exit 1; fi; }'
+		cat
+	} >"$tmp/script.sh"
 	# shellcheck disable=SC2016 # for the shell in there
 	unshare -m sh -c 'mknod -m 666 "$1/fuse" c 10 229 &&
 		mount --bind "$1/fuse" /dev/fuse && cd "$1" &&
@@ -118,13 +121,13 @@ own_access()
 	[ -r own/pools/scenario/size ]
 	[ -r own/tenants/mine/max ]
 	[ -x own/tenants ]
-	! [ -w own/pools/scenario/size ]
-	! [ -x own/pools/scenario/size ]
-	! [ -w own/tenants/mine/max ]
-	! [ -w own/tenants ]
-	! [ -w own ]
-	! [ -w own/metrics ]
-	! echo 1M 2>/dev/null >own/tenants/mine/max
+	not [ -w own/pools/scenario/size ]
+	not [ -x own/pools/scenario/size ]
+	not [ -w own/tenants/mine/max ]
+	not [ -w own/tenants ]
+	not [ -w own ]
+	not [ -w own/metrics ]
+	not sh -c 'echo 1M >own/tenants/mine/max'
 	fusermount3 -u own
 	EOT
 }
@@ -150,16 +153,16 @@ own_broker()
 	mkdir own/tenants/a own/tenants/b
 	[ "\$(cat own/tenants/a/owner)" = "$uid:$uid 0400" ]
 	[ -w own/tenants/a/max ]
-	! [ -w own/tenants/a/current ]
+	not [ -w own/tenants/a/current ]
 	echo 1M >own/tenants/a/max
 	[ "\$(cat own/tenants/a/max)" = "mine 1048576" ]
 	./kvcachectl tenant ls -d $tmp/own.d/s --json | grep '"max_pages": *16\>'
 	chown $uid:$uid own/tenants/a
 	chmod 440 own/tenants/a
 	[ "\$(cat own/tenants/a/owner)" = "$uid:$uid 0440" ]
-	! echo 10X 2>/dev/null >own/tenants/a/max
-	! mkdir own/tenants/a 2>/dev/null
-	! mkdir own/pools/x 2>/dev/null
+	not sh -c 'echo 10X >own/tenants/a/max'
+	not mkdir own/tenants/a
+	not mkdir own/pools/x
 	# Another's, by number alone: who administers sees it, and changes it.
 	./kvcachectl tenant create c -d $tmp/own.d/s --owner 12
 	[ "\$(cat own/tenants/c/max)" = "mine max" ]

@@ -48,6 +48,7 @@ of_model()
 	fi
 }
 
+# Packed types are figures here: see --packed in kvcache-bench(1).
 goal "attention: against memory and arithmetic" "$bench" attn
 goal "pages: slots held but unused" "$bench" waste --no-decode
 if needs valgrind; then

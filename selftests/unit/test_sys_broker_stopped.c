@@ -213,7 +213,7 @@ TEST_F_TIMEOUT(broker, it_does_not_let_in, 60)
 	EXPECT_EQ(-ETIMEDOUT, full.rc);
 	EXPECT_NE(NULL, strstr(full.msg, a));
 	EXPECT_NE(NULL, strstr(full.msg, "does not answer"));
-	EXPECT_NE(NULL, strstr(full.msg, "KVCACHE=local"));
+	EXPECT_NE(NULL, strstr(full.msg, "open \"local\""));
 	EXPECT_EQ(-ETIMEDOUT, queued.rc);
 	EXPECT_NE(NULL, strstr(queued.msg, "does not answer"));
 	EXPECT_EQ(-ETIMEDOUT, unattached.rc);

@@ -82,7 +82,7 @@ TEST(what_cannot_be_opened)
 		const char *what;
 		const char *remedy;
 	} bad[] = {
-		{ "remote", "\"remote\"", "\"local\", a device or a socket" },
+		{ "remote", "\"remote\"", "the path of a device or a socket" },
 		{ "local:pages=3", "not understood from \"pages=3\"",
 		  "local:bytes=1G,page=2M,max=100" },
 		{ "local:page=48", "a page of 48", "a power of two from 64" },

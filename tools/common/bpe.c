@@ -32,6 +32,8 @@ int bpe_init(struct bpe *b, struct bpe_merge *merges, uint32_t n)
 	int ret;
 
 	b->merges = merges;
+	b->words = NULL;
+	b->word_rank = NULL;
 	ret = strmap_init(&b->rank, n);
 	if (ret)
 		return ret;
@@ -55,6 +57,8 @@ int bpe_init_words(struct bpe *b, const struct strmap *words,
 {
 	uint32_t *order = calloc(n, sizeof(*order)), i, rank = 0;
 
+	b->merges = NULL;
+	b->rank = (struct strmap){ 0 };
 	b->words = words;
 	b->word_rank = calloc(n, sizeof(*b->word_rank));
 	if (!order || !b->word_rank) {

@@ -103,6 +103,29 @@ TEST_F(broker, sendfile_is_the_same_look)
 	fs_end();
 }
 
+/* Before anybody read it, when nobody knows how long it is. */
+TEST_F(broker, sendfile_has_all_of_what_is_long)
+{
+	static char text[1 << 16], want[1 << 16];
+	ssize_t n, all = 0, wanted = 0;
+	int fd;
+
+	MOUNT(self, start);
+	fd = open(in("metrics"), O_RDONLY);
+	ASSERT_TRUE(fd >= 0);
+	while ((n = sent(fd, text + all, sizeof(text) - all)) > 0)
+		all += n;
+	ASSERT_EQ(0, n);
+	while ((n = pread(fd, want + wanted, sizeof(want) - wanted,
+			  wanted)) > 0)
+		wanted += n;
+	ASSERT_TRUE(wanted > 4096);
+	EXPECT_EQ(wanted, all);
+	EXPECT_EQ(0, memcmp(text, want, wanted));
+	close(fd);
+	fs_end();
+}
+
 /* Another tenant of the same name is another one. */
 TEST_F(broker, open_folder_is_never_another)
 {

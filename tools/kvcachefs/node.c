@@ -20,6 +20,8 @@
 
 /* As files in sysfs have it: a page, of which less is there. */
 #define ROUND		4096
+/* For metrics of whom nothing is known yet: a thousand tenants'. */
+#define METRICS_LEN	(1U << 20)
 /* Bytes of a line of "pages", or more. */
 #define PAGE_LINE	256
 
@@ -202,8 +204,9 @@ void node_stat_begin(const struct fs *fs, const struct fs_node *n,
 
 /*
  * Who asks for the size may read no further, sendfile(2) for one; and nobody who
- * only asks is to make us look through everything. So it is of what was there
- * last, or could be; and of what is open (op_getattr()) it is known.
+ * only asks is to make us look through everything. So it is more than there was
+ * or could be, as what is read ends where it ends; and of what is open
+ * (op_getattr()) it is known.
  */
 static off_t long_enough(size_t len)
 {
@@ -222,7 +225,7 @@ static void stat_tenant(const struct fs *fs, const struct fs_node *n,
 	else if (node_writable(n) && fs->admin && t->uid == fs->uid)
 		st->st_mode |= 0200;
 	if (node_is_long(n))
-		st->st_size = long_enough((t->cur + 1) * PAGE_LINE);
+		st->st_size = long_enough((2 * t->cur + 16) * PAGE_LINE);
 }
 
 void node_stat_tenant(const struct fs *fs, const struct fs_node *n,
@@ -259,7 +262,8 @@ int node_stat(struct fs *fs, const struct fs_node *n, struct stat *st)
 		/* It has what all tenants do: who mounts may see it. */
 		if (n->file) {
 			st->st_mode = S_IFREG | 0400;
-			st->st_size = long_enough(fs->metrics_len);
+			st->st_size = long_enough(METRICS_LEN +
+						  2 * fs->metrics_len);
 		}
 		return 0;
 	case FS_POOL:

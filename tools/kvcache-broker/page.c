@@ -112,13 +112,21 @@ struct mem *mem_blank(u64 page_size)
 	return m;
 }
 
-/* Not F_SEAL_SHRINK: it has to be taken away some day. */
+/*
+ * Not F_SEAL_SHRINK: it has to be taken away some day. Nobody else has it yet,
+ * but reclaim may look at its pages, which the kernel waits for, not for long.
+ */
 int mem_seal(struct mem *m)
 {
+	int tries = 4;
+
 	m->published = true;
-	if (fchmod(m->fd, 0400) ||
-	    fcntl(m->fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL))
+	if (fchmod(m->fd, 0400))
 		return -errno;
+	while (fcntl(m->fd, F_ADD_SEALS,
+		     F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL))
+		if (errno != EBUSY || !--tries)
+			return -errno;
 	return 0;
 }
 

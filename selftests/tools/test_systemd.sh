@@ -200,6 +200,8 @@ tried()
 }
 if [ -e /dev/kvcache ] || [ -e /run/kvcache/broker ]; then
 	skip "the library tries the sockets" "there is a device or a broker"
+elif [ ! -e "$build/libkvcache.so" ]; then
+	skip "the library tries the sockets" "no $build/libkvcache.so"
 else
 	check "the library tries the sockets" tried
 fi

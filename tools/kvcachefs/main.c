@@ -342,9 +342,12 @@ int main(int argc, char **argv)
 	    mount_option(&o, "fsname=kvcachefs,subtype=kvcachefs,noexec"))
 		return 1;
 	ret = parse(&o, argc, argv);
-	if (ret)
-		return ret == 1 ? 0 : FS_USAGE;
-	ret = run(&o);
+	if (!ret)
+		ret = run(&o);
+	else if (ret == 1)
+		ret = 0;	/* --help, --version */
+	else
+		ret = FS_USAGE;
 	fuse_opt_free_args(&o.mount);
 	return ret == FS_USAGE ? FS_USAGE : ret ? 1 : 0;
 }

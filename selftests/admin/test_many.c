@@ -164,7 +164,7 @@ TEST_F_TIMEOUT(broker, looks_are_short, 300)
 	char cmd[4300];
 
 	MOUNT(self, start_large);
-	snprintf(cmd, sizeof(cmd), "ls -U %s", in("tenants"));
+	snprintf(cmd, sizeof(cmd), "ls %s", in("tenants"));
 	look(self, "ls", cmd, "tenant-", TENANTS);
 	snprintf(cmd, sizeof(cmd), "ls -l %s", in("tenants"));
 	look(self, "ls -l", cmd, "d", TENANTS);
@@ -294,11 +294,12 @@ static void one_turn(int fd, int channel, bool scrapes, struct calls *c,
 	if (scrapes)
 		ASSERT_EQ(1, write(channel, &byte, 1));
 	work(fd, c);
-	/* It is long done. */
+	/* It is long done, but on an emulated machine. */
 	if (scrapes)
-		ASSERT_EQ(1, recv(channel, &byte, 1, MSG_DONTWAIT));
+		ASSERT_EQ(1, recv(channel, &byte, 1,
+				  goals() ? MSG_DONTWAIT : 0));
 	for (int k = 0; k < KINDS; k++) {
-		ASSERT_GT(c[k].nr, 100);
+		ASSERT_GT(c[k].nr, goals() ? 100 : 10);
 		qsort(c[k].ns, c[k].nr, sizeof(uint64_t), by_size);
 		t->median[scrapes][k][turn] = c[k].ns[c[k].nr / 2];
 		t->p99[scrapes][k][turn] = c[k].ns[(uint64_t)c[k].nr * 99 / 100];

@@ -216,6 +216,24 @@ check "names that others may not see" others_grants
 check "long files" long_files
 umount "$mnt"
 
+# As at boot, where the broker is started by who asks.
+waits_for_broker()
+{
+	kill -s STOP "$broker_pid"
+	"$tmp/kvcachefs" -d "$where" "$mnt" 2>"$tmp/said" &
+	mounting=$!
+	sleep 8
+	kill -0 $mounting
+	waits=$?
+	kill -s CONT "$broker_pid"
+	wait $mounting && [ $waits -eq 0 ] && [ -r "$mnt/pools/scenario/size" ]
+	ret=$?
+	cat "$tmp/said"
+	return $ret
+}
+check "a broker that begins late is waited for" waits_for_broker
+umount "$mnt"
+
 # ---- the command line -------------------------------------------------------------
 
 # usage WORDS ARGUMENT...: one line with these words, and 2.

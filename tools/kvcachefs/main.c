@@ -18,6 +18,7 @@
 #include "util.h"
 
 #define FS_USAGE	2
+#define BEGIN_NS	30000000000ULL	/* for a broker that is being started */
 
 /**
  * struct options - the command line
@@ -210,9 +211,12 @@ static int check_folder(const struct options *o, char *path)
 	return 0;
 }
 
+/* At boot a broker may begin only now, because of this question. */
 static int check_backend(struct fs *fs)
 {
 	const char *named = fs->device ? fs->device : getenv("KVCACHE");
+	const struct timespec pause = { .tv_nsec = 200000000 };
+	uint64_t until = fs_now() + BEGIN_NS;
 	char why[256] = "";
 	int err;
 
@@ -221,7 +225,9 @@ static int check_backend(struct fs *fs)
 	if (named && !strncmp(named, "local", 5))
 		return complain("\"%s\": the pages of one process are seen by it alone: name a device or a broker's socket",
 				named);
-	err = fs_try(fs, why, sizeof(why));
+	while ((err = fs_try(fs, why, sizeof(why))) == -ETIMEDOUT &&
+	       fs_now() < until)
+		nanosleep(&pause, NULL);
 	return err ? complain("%s", *why ? why : strerror(-err)) : 0;
 }
 

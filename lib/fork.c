@@ -21,12 +21,7 @@ int kvc_seq_fork(struct kvc_seq *s, struct kvc_seq **out)
 	int rc;
 
 	kvc_msg_save(c->ctx, &msg);
-	if (s->batch)
-		return kvc_fail(c->ctx, -EBUSY,
-				"the sequence is in a planned batch: commit or abort that first");
-	rc = kvc_seq_awake(s);
-	if (!rc)
-		rc = kvc_seq_check(s);
+	rc = kvc_seq_ready(s);
 	if (rc)
 		return rc;
 	if (s->fixed)

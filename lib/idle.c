@@ -349,3 +349,14 @@ int kvc_seq_awake(const struct kvc_seq *s)
 	return kvc_fail(s->c->ctx, -EBUSY,
 			"the sequence is idle: kvc_seq_wake() it first");
 }
+
+int kvc_seq_ready(const struct kvc_seq *s)
+{
+	int rc;
+
+	if (s->batch)
+		return kvc_fail(s->c->ctx, -EBUSY,
+				"the sequence is in a planned batch: commit or abort that first");
+	rc = kvc_seq_awake(s);
+	return rc ? rc : kvc_seq_check(s);
+}

@@ -598,6 +598,8 @@ int kvc_reserve(struct kvc_cache *c, const struct kvc_item *items, uint32_t n,
 
 /* 0, or -EBUSY and why if it is idle. */
 int kvc_seq_awake(const struct kvc_seq *s);
+/* It can be changed: in no batch, awake, and nothing lost; -errno and why. */
+int kvc_seq_ready(const struct kvc_seq *s);
 /* kvc_seq_wake() without what tiers have. */
 int kvc_idle_wake(struct kvc_seq *s);
 /* An idle sequence is to end, and nothing of it is wanted: wake it, empty. */

@@ -277,12 +277,7 @@ static int check(const struct cut *c, const struct kvc_rotation *rot)
 	struct kvc_seq *s = c->s;
 	int rc;
 
-	if (s->batch)
-		return kvc_fail(s->c->ctx, -EBUSY,
-				"the sequence is in a planned batch: commit or abort that first");
-	rc = kvc_seq_awake(s);
-	if (!rc)
-		rc = kvc_seq_check(s);
+	rc = kvc_seq_ready(s);
 	if (rc)
 		return rc;
 	if (c->first > s->len || c->n > s->len - c->first)

@@ -272,12 +272,7 @@ static int prepare(const struct kvc_seq *s, const struct kvc_save_opts *opts,
 		return kvc_fail(ctx, -EINVAL,
 				"%zu bytes of the program's own: up to %u can be",
 				o->app_len, KVC_SAVE_APP_MAX);
-	if (s->batch)
-		return kvc_fail(ctx, -EBUSY,
-				"the sequence is in a planned batch: commit or abort that first");
-	rc = kvc_seq_awake(s);
-	if (!rc)
-		rc = kvc_seq_check(s);
+	rc = kvc_seq_ready(s);
 	if (rc)
 		return rc;
 	fill_head(s, o->app_len, h);

@@ -177,12 +177,7 @@ int kvc_seq_offload(struct kvc_seq *s)
 	int rc;
 
 	kvc_msg_save(s->c->ctx, &msg);
-	if (s->batch)
-		return kvc_fail(s->c->ctx, -EBUSY,
-				"the sequence is in a planned batch: commit or abort that first");
-	rc = kvc_seq_awake(s);
-	if (!rc)
-		rc = kvc_seq_check(s);
+	rc = kvc_seq_ready(s);
 	if (rc)
 		return rc;
 	n = kvc_tiers_idle(s);

@@ -14,11 +14,15 @@ OPS_ROWS(any);
 /* Elements that are worth an item of their own. */
 #define ITEM 8192
 
+typedef void gate_fn(const float *gate, const float *up, uint32_t dim,
+		     float *out);
+
 struct call {
 	const struct ops_rows *fn;
 	float *x;
 	const float *delta;
 	const float *in;
+	gate_fn *gate;
 	const float *weight;
 	float eps;
 	float *out;
@@ -71,7 +75,7 @@ static void norm_item(void *arg, size_t item, unsigned int thread)
 	}
 }
 
-static void swiglu_item(void *arg, size_t item, unsigned int thread)
+static void gated_item(void *arg, size_t item, unsigned int thread)
 {
 	const struct call *c = arg;
 	const float *in;
@@ -79,19 +83,7 @@ static void swiglu_item(void *arg, size_t item, unsigned int thread)
 
 	for (r = item * c->unit; r < end_of(c, item); r++) {
 		in = c->in + 2 * r * c->dim;
-		c->fn->swiglu(in, in + c->dim, c->dim, c->out + r * c->dim);
-	}
-}
-
-static void geglu_item(void *arg, size_t item, unsigned int thread)
-{
-	const struct call *c = arg;
-	const float *in;
-	size_t r;
-
-	for (r = item * c->unit; r < end_of(c, item); r++) {
-		in = c->in + 2 * r * c->dim;
-		c->fn->geglu(in, in + c->dim, c->dim, c->out + r * c->dim);
+		c->gate(in, in + c->dim, c->dim, c->out + r * c->dim);
 	}
 }
 
@@ -140,30 +132,30 @@ void ops_norm(struct kva_threads *t, float *x, const float *delta,
 	run(t, &c, norm_item);
 }
 
-void ops_swiglu(struct kva_threads *t, const float *gate_up, uint32_t rows,
-		uint32_t dim, float *out)
+static void gated(struct kva_threads *t, const float *gate_up, uint32_t rows,
+		  uint32_t dim, float *out, gate_fn *gate)
 {
 	struct call c = {
 		.in = gate_up,
 		.out = out,
 		.rows = rows,
 		.dim = dim,
+		.gate = gate,
 	};
 
-	run(t, &c, swiglu_item);
+	run(t, &c, gated_item);
+}
+
+void ops_swiglu(struct kva_threads *t, const float *gate_up, uint32_t rows,
+		uint32_t dim, float *out)
+{
+	gated(t, gate_up, rows, dim, out, pick()->swiglu);
 }
 
 void ops_geglu(struct kva_threads *t, const float *gate_up, uint32_t rows,
 	       uint32_t dim, float *out)
 {
-	struct call c = {
-		.in = gate_up,
-		.out = out,
-		.rows = rows,
-		.dim = dim,
-	};
-
-	run(t, &c, geglu_item);
+	gated(t, gate_up, rows, dim, out, pick()->geglu);
 }
 
 void ops_bias(struct kva_threads *t, float *x, size_t stride, uint32_t rows,

@@ -118,8 +118,6 @@ int ctl_attach(struct ctl *c)
 	int err;
 
 	if (tenant) {
-		if (args_name("--tenant", tenant))
-			return -1;
 		a.by = KVCACHE_ATTACH_NAME;
 		strcpy(a.name, tenant);
 	}

@@ -176,8 +176,6 @@ int cmd_events(struct ctl *c)
 
 	if (args_time(c, OPT_TIMEOUT, &timeout))
 		return CTL_USAGE;
-	if (c->value[OPT_TENANT] && args_name("tenant", c->value[OPT_TENANT]))
-		return CTL_USAGE;
 	if (ctl_open(c) || ctl_attach(c) || ctl_pools(c))
 		return -1;
 	if (timeout != UINT64_MAX) {

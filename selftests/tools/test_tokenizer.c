@@ -12,6 +12,7 @@
 #include "pretok.h"
 #include "real_model.h"
 #include "tokenizer.h"
+#include "tokenizer_kit.h"
 
 #define REFS "selftests/data/refs/"
 #define MEBI (1 << 20)
@@ -33,23 +34,6 @@ static struct tokenizer *load(const char *path)
 static struct tokenizer *real(void)
 {
 	return load(real_model());
-}
-
-/* Ids back to bytes; @out has room for them. */
-static size_t decode(const struct tokenizer *t, const uint32_t *ids, int n,
-		     char *out)
-{
-	size_t total = 0, len;
-	const char *p;
-	int i;
-
-	for (i = 0; i < n; i++) {
-		p = tokenizer_piece(t, ids[i], &len);
-		ASSERT_TRUE(p);
-		memcpy(out + total, p, len);
-		total += len;
-	}
-	return total;
 }
 
 TEST(ids_of_the_reference)

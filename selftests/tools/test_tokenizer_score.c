@@ -12,6 +12,7 @@
 #include "jsonl.h"
 #include "real_model.h"
 #include "tokenizer.h"
+#include "tokenizer_kit.h"
 
 #define SPACE "\xe2\x96\x81"
 #define MAX 512
@@ -101,23 +102,6 @@ static void expect_ids(const struct tokenizer *t, const char *text,
 		const uint32_t ids_[] = { __VA_ARGS__ };		\
 		expect_ids(t, text, special, sizeof(ids_) / 4, ids_);	\
 	} while (0)
-
-/* Ids back to bytes; returns their number. */
-static size_t decode(const struct tokenizer *t, const uint32_t *ids, int n,
-		     char *out)
-{
-	size_t total = 0, len;
-	const char *p;
-	int i;
-
-	for (i = 0; i < n; i++) {
-		p = tokenizer_piece(t, ids[i], &len);
-		ASSERT_TRUE(p);
-		memcpy(out + total, p, len);
-		total += len;
-	}
-	return total;
-}
 
 /* ---- by hand ---------------------------------------------------------- */
 
